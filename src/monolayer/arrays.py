@@ -80,8 +80,8 @@ def is_array(x: Numbers) -> bool:
 
 def home(x: Numbers) -> NDArray[Any]:
     """The same numbers as an array."""
-    found: NDArray[Any] = x if is_array(x) else x.cpu().numpy()
-    return found
+    array: NDArray[Any] = x if is_array(x) else x.cpu().numpy()
+    return array
 
 
 def beside(x: Numbers, like: Numbers) -> Numbers:
@@ -98,7 +98,7 @@ def copied(x: Numbers) -> Numbers:
 
 
 def float64(x: Numbers) -> Numbers:
-    """The same numbers in float64; themselves if they are."""
+    """The same numbers in float64, without a copy if they are float64 already."""
     return x.astype(np.float64, copy=False) if is_array(x) else x.double()
 
 
@@ -117,7 +117,7 @@ def whole_numbers(count: int, like: Numbers, *, short: bool = False) -> Numbers:
 
 
 def int32(x: Numbers, most: int) -> Numbers:
-    """Whole numbers up to `most` with 4 bytes and a sign, where these are enough; else as they are."""
+    """Whole numbers as int32, if `most` fits into it; otherwise unchanged."""
     if most >= 2**31:
         return x
     return x.astype(np.int32, copy=False) if is_array(x) else x.int()
@@ -215,5 +215,5 @@ def found_at(ordered: Numbers, values: Ints) -> Ints:
 
 def distinct(values: Numbers) -> tuple[list[int], list[int]]:
     """The different numbers in rising order, and how often each occurs."""
-    found = np.unique(values, return_counts=True) if is_array(values) else values.unique(return_counts=True)
-    return found[0].tolist(), found[1].tolist()
+    counted = np.unique(values, return_counts=True) if is_array(values) else values.unique(return_counts=True)
+    return counted[0].tolist(), counted[1].tolist()

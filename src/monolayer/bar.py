@@ -116,7 +116,7 @@ def shows_progress(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def reporting(progress: Progress | bool | None) -> Progress:
-    """What a call tells its progress to; None and False: nobody. `shows_progress` has replaced True by a bar."""
+    """The function that a call reports its progress to. `shows_progress` has replaced True by a bar."""
     if progress is None or isinstance(progress, bool):
         return lambda stage, share: None
     if not callable(progress):

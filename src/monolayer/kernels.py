@@ -25,7 +25,7 @@ def order_of(x: Numbers) -> Numbers:
 
 
 def _order_of_floats(x: Floats) -> Ints:
-    """The same of an array: NumPy sorts whole numbers several times faster than it finds an order.
+    """`order_of` for an array: NumPy sorts whole numbers several times faster than it finds an order.
 
     Each is the place of a number among steps of equal width, and behind it, in the lower bits, its place in the array.
     The steps rise with the numbers, since differences, products and their rounding do; numbers of one step are sorted
@@ -125,8 +125,8 @@ def counts_of(values: Numbers, size: int) -> Ints:
     both = home(values[: 2 * pairs].byte().view(sys.modules["torch"].int16).bincount())
     table = np.zeros((256, 256), np.int64)
     table.reshape(-1)[: len(both)] = both
-    found: Ints = (table.sum(axis=0) + table.sum(axis=1))[:size]
-    return found + np.bincount(home(values[2 * pairs :]), minlength=size)
+    counts: Ints = (table.sum(axis=0) + table.sum(axis=1))[:size]
+    return counts + np.bincount(home(values[2 * pairs :]), minlength=size)
 
 
 def last_of_each(rows: Numbers, number: Numbers, size: int, counts: Callable[[], Ints]) -> Ints:

@@ -53,9 +53,9 @@ class Counted(str):
     def __new__(cls, stage: str, done: int, total: int, what: str) -> Counted:
         """`done` of `total` things called `what`, in the singular."""
         counts = f"{done:,} of {plural(total, what)}"
-        found = super().__new__(cls, f"{stage}: {counts}")
-        found.stage, found.done, found.total, found.counts = stage, done, total, counts
-        return found
+        counted = super().__new__(cls, f"{stage}: {counts}")
+        counted.stage, counted.done, counted.total, counted.counts = stage, done, total, counts
+        return counted
 
 
 class Tabular(Protocol):

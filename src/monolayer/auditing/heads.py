@@ -38,7 +38,7 @@ def effective_ranks(matrices: Tensor | None) -> tuple[float, ...] | None:
 
 
 def heads_of(module: nn.Module, name: str, modules: dict[str, nn.Module]) -> Heads | None:
-    """The heads of `module`; None if it is no attention block that this file knows.
+    """The heads of `module`; None if it is not an attention block known to this file.
 
     `modules` holds all modules of the model by name, because some attention blocks keep `W_O` in a neighbour of the
     module called `name`.
@@ -75,9 +75,9 @@ def _split_heads(weights: Sequence[Tensor], out: Tensor | None, count: int) -> H
 def _head_count(module: nn.Module) -> int:
     """The number of heads that the module or its config states; 1 if neither does."""
     for name in ("num_attention_heads", "num_heads", "n_heads"):
-        found = getattr(module, name, None) or getattr(getattr(module, "config", None), name, None)
-        if isinstance(found, int):
-            return found
+        heads = getattr(module, name, None) or getattr(getattr(module, "config", None), name, None)
+        if isinstance(heads, int):
+            return heads
     return 1
 
 

@@ -68,7 +68,7 @@ class AuditedPart:
 
 @dataclass(frozen=True)
 class Audit:
-    """What `audit` found.
+    """The result of `audit`.
 
     - `points`: how many tokens in their contexts were compared.
     - `classes`: how many different classes they fall into. Points of one class need not be told apart.

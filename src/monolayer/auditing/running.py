@@ -150,7 +150,7 @@ def _outputs(runner: _Runner, modules: dict[str, nn.Module], data: Sequences) ->
 
     A module must do so for sequences of every length in the data.
     """
-    found: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
     answered: set[str] | None = None
     for length in np.unique(data.lengths).tolist():
         rows = np.flatnonzero(data.lengths == length)
@@ -158,11 +158,11 @@ def _outputs(runner: _Runner, modules: dict[str, nn.Module], data: Sequences) ->
         tokens = data.tokens[places].reshape(len(rows), length, *data.tokens.shape[1:])
         seen = _recorded_outputs(runner, modules, tokens)
         for name, output in seen.items():
-            if name not in found:
-                found[name] = output.new_empty(len(data.tokens), output.shape[-1])
-            found[name][torch.from_numpy(places)] = output.flatten(0, 1)
+            if name not in outputs:
+                outputs[name] = output.new_empty(len(data.tokens), output.shape[-1])
+            outputs[name][torch.from_numpy(places)] = output.flatten(0, 1)
         answered = set(seen) if answered is None else answered & set(seen)
-    return {name: output for name, output in found.items() if name in (answered or ())}
+    return {name: output for name, output in outputs.items() if name in (answered or ())}
 
 
 def _recorded_outputs(runner: _Runner, modules: dict[str, nn.Module], tokens: Any) -> dict[str, Tensor]:

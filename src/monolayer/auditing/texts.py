@@ -20,8 +20,8 @@ def tokenized(X: Any, tokenizer: Any) -> Any:
     for number, text in enumerate(texts):
         where = X.named(number) if isinstance(X, Sequences) else f"text {number}"
         try:
-            found = tokenizer(text, is_split_into_words=True) if isinstance(text, list) else tokenizer(text)
-            ids.append([int(each) for each in found["input_ids"]])
+            pieces = tokenizer(text, is_split_into_words=True) if isinstance(text, list) else tokenizer(text)
+            ids.append([int(each) for each in pieces["input_ids"]])
         except Exception as error:  # a tokenizer that somebody else wrote may raise any exception
             raise DataError(f"the tokenizer does not take {where}: {type(error).__name__}: {error}") from error
         if not ids[-1]:

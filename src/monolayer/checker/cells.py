@@ -63,13 +63,13 @@ class CellBlock:
     @property
     def plateaus(self) -> list[tuple[Floats, Floats]]:
         """Left and right ends of the plateaus of each coordinate inside the domain, `(D,)` each."""
-        found = []
+        found_stairs = []
         for stairs in self.coordinates:
             left, right = np.append(self.low, stairs.high), np.append(stairs.low, self.high)
             if not (left < right).all():
                 raise UnhandledError("the ramps of the quantizer overlap, or leave the domain")
-            found.append((left, right))
-        return found
+            found_stairs.append((left, right))
+        return found_stairs
 
     @property
     def reach(self) -> float:

@@ -26,7 +26,7 @@ MOST_FINDINGS = 10
 
 
 class Claims(NamedTuple):
-    """What is claimed besides the labels.
+    """The claims that a caller makes besides the labels.
 
     `tolerance`: how far real answers may be from their labels. `only`: the model holds nothing but the data. For robust
     models, `noise`: relative change of every weight, and `dtype`: short format that the weights are rounded to. With

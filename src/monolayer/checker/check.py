@@ -144,11 +144,11 @@ def judge(stored: Stored, ask: Callable[[], AskedData], claims: Claims, claim: s
                 data_digest=data_digest(*asked.parts),
                 notes=asked.notes,
             )
-            found = READOUTS[stored.config["readout"]].judge(stored, parts, question, claims)
-            found = with_fingerprints(stored, parts, replace(found, claim=found.claim + asked.condition))
+            judgement = READOUTS[stored.config["readout"]].judge(stored, parts, question, claims)
+            judgement = with_fingerprints(stored, parts, replace(judgement, claim=judgement.claim + asked.condition))
         except UnhandledError as why:
-            found = replace(question, reason=f"the proof does not cover these weights: {why}")
-        return with_trial(found, stored.format.name, partial(try_model, stored, parts, claims, found.findings))
+            judgement = replace(question, reason=f"the proof does not cover these weights: {why}")
+        return with_trial(judgement, stored.format.name, partial(try_model, stored, parts, claims, judgement.findings))
 
 
 def _points(stored: Stored, load: Load) -> Labelled:
@@ -176,7 +176,7 @@ def _cells(stored: Stored, f: AskedFunction) -> AskedData:
 
 
 def model_assumptions(stored: Stored) -> tuple[str, ...]:
-    """What a certificate assumes of every evaluation, in sentences."""
+    """The assumptions of a certificate about every evaluation, as sentences."""
     fmt = stored.format
     return (
         (

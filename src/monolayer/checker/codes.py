@@ -86,7 +86,7 @@ class Sums(NamedTuple):
     format: BinaryFormat
 
     def at(self, places: Ints | slice) -> Sums:
-        """Those of some points, or of all in another order."""
+        """The sums of some points, or of all points in another order."""
         terms = self.terms[places] if self.terms.ndim else self.terms
         return self._replace(z=self.z[places], terms=terms)
 
@@ -120,18 +120,18 @@ def read_attention(stored: Stored) -> list[Attention]:
             raise UnhandledError(f"an entry of attention.W_{letter} is subnormal: it may be flushed to zero")
     ((b, k_reads), k) = next(iter(entries["K"].items()))
     ((a, q_reads), q) = next(iter(entries["Q"].items()), ((b, ONE), 0.0))
-    found = []
+    heads = []
     for stage in range(1, stored.stages + 1):
         value, code = (KEY, CODE)
         if stage > 1:
             value, code = stored.value(stage), stored.value(stage) + 1
         pairs = [(v, entries["O"].get((code, row))) for (row, reads), v in entries["V"].items() if reads == value]
         # One a stage: two that read the same coordinate would add up on one code and leave another without a value.
-        found += [Attention(q, k, v, o) for v, o in pairs if o is not None and len(pairs) == 1]
+        heads += [Attention(q, k, v, o) for v, o in pairs if o is not None and len(pairs) == 1]
     rows = {row for row, _ in entries["V"]}
-    if (q_reads, k_reads, a) != (ONE, KEY, b) or len(found) != stored.stages or len(rows) != stored.stages:
+    if (q_reads, k_reads, a) != (ONE, KEY, b) or len(heads) != stored.stages or len(rows) != stored.stages:
         raise UnhandledError("attention must read `one` as query, `key` as key and as value, and write onto `code`")
-    return found
+    return heads
 
 
 def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
@@ -141,11 +141,11 @@ def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
     """
     check_stream(stored)
     if stored.raw:
-        found, bos = read_cells(stored).numbers(data)
+        stream, bos = read_cells(stored).numbers(data)
         if stored.config["positions"]:
-            found = found + _at(stored["positions.weight"][:, KEY : CODE + 1], data.position).T
+            stream = stream + _at(stored["positions.weight"][:, KEY : CODE + 1], data.position).T
         return Stream(
-            *(Coordinate(x, x_0, max(_largest_value(x), abs(x_0))) for x, x_0 in zip(found, bos, strict=True))
+            *(Coordinate(x, x_0, max(_largest_value(x), abs(x_0))) for x, x_0 in zip(stream, bos, strict=True))
         )
     return Stream(*(read_coordinate(stored, data, rows, slot) for slot in (KEY, CODE)))
 

@@ -116,24 +116,24 @@ def confuse(model: object, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -
 
     with precision(BITS):
         rectangle = Rectangle.of(seen, wanted) if seen.shape[0] > 2 and stored.config["labels"] == 1 else None
-        found = Walk.of(seen).found() if rectangle is None else rectangle.found()
-        meet = found.contexts[0]
-        for context in found.contexts:
+        confused = Walk.of(seen).found() if rectangle is None else rectangle.found()
+        meet = confused.contexts[0]
+        for context in confused.contexts:
             if not meet.overlaps(context):
                 raise PrecisionError("the contexts in the brackets do not meet, though the signs at their ends say so")
             meet = meet.intersection(context)
         answer = seen.answer(meet)
-        points = np.array([[float(a + b) / 2 for a, b in each] for each in found.sequences]).reshape(-1, *seen.shape)
+        points = np.array([[float(a + b) / 2 for a, b in each] for each in confused.sequences]).reshape(-1, *seen.shape)
         values = wanted(points)
         one, two = max(combinations(range(len(points)), 2), key=lambda pair: np.ptp(values[list(pair)], axis=0).max())
-        ends = [end for each in (one, two) for end in _reach(found.sequences[each], points[each])]
+        ends = [end for each in (one, two) for end in _reach(confused.sequences[each], points[each])]
     width, both = math.nextafter(float(max(ends)), math.inf), values[[one, two]]
     missed = [np.maximum(answer[0] - value, value - answer[1]).max() for value in both]
     slack = lipschitz * width + 2.0**-50 * float(np.abs(both).max() + np.abs(answer).max())  # and for these lines
     error, forced = max(float(max(missed)), 0.0) - slack, float(np.abs(both[0] - both[1]).max()) / 2 - slack
     most = max(float(np.maximum(answer[1] - value, value - answer[0]).max()) for value in both) + slack
     pair = points[one], points[two], width, both[0], both[1]
-    return Confusion(*pair, answer, max(error, forced), forced, most, found.brackets, found.level)
+    return Confusion(*pair, answer, max(error, forced), forced, most, confused.brackets, confused.level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +156,10 @@ def bisect(sign: Callable[[Fraction], int], low: Fraction, high: Fraction) -> In
         raise PrecisionError("a bisection begins where two contexts cannot be told apart: try another seed")
     for _ in range(MOST_BISECTIONS):
         middle = (low + high) / 2
-        found = sign(middle)
-        if found == 0:
+        side = sign(middle)
+        if side == 0:
             break
-        low, high = (middle, high) if found == first else (low, middle)
+        low, high = (middle, high) if side == first else (low, middle)
     return low, high
 
 
@@ -246,7 +246,7 @@ class Rectangle:
         points = np.array([[float(x) for x, _ in cls.at(seen, p, q)] for p, q in corners]).reshape(-1, *seen.shape)
         values = wanted(points)[:, 0].reshape(-1, AXIS - 1)
         on, off = values[:AXIS], values[AXIS:]  # `p` on the axis, and between; `q` always between
-        best, found = 0.0, None
+        best, widest = 0.0, None
         for i, j in product(range(AXIS), range(AXIS - 1)):
             T = (context[i, j] + context[i, j + 1]) / 2
             alpha = value[2] - T * weight[2]
@@ -259,8 +259,8 @@ class Rectangle:
             if spread.max() > best:
                 row, column = divmod(int(spread.argmax()), len(across))
                 edges = (j, int(across[column]), int(along[row]))
-                best, found = spread.max(), (T, axis[i], *((axis[edge], axis[edge + 1]) for edge in edges))
-        return None if found is None else cls(seen, Fraction(float(seen.head[1]) * found[0]), *found[1:])
+                best, widest = spread.max(), (T, axis[i], *((axis[edge], axis[edge + 1]) for edge in edges))
+        return None if widest is None else cls(seen, Fraction(float(seen.head[1]) * widest[0]), *widest[1:])
 
     @staticmethod
     def at(seen: Seen, p: Fraction | Interval, q: Fraction | Interval) -> list[Interval]:

@@ -51,8 +51,8 @@ class Evaluation:
             Z = self._attended(Z, at).reshape(-1, Z.shape[-1])
             step = max(1, HIDDEN_AT_ONCE // max(1, *self.stored.config["steps"]))
             parts = [self._read_out(Z[start : start + step]) for start in range(0, len(Z), step)]
-            found = np.concatenate(parts) @ self.tensors["head.weight"].T + self.tensors["head.bias"]
-            return found.reshape(len(tokens), len(at), -1).astype(np.float64)
+            logits = np.concatenate(parts) @ self.tensors["head.weight"].T + self.tensors["head.bias"]
+            return logits.reshape(len(tokens), len(at), -1).astype(np.float64)
 
     @property
     def _robust(self) -> bool:

@@ -139,9 +139,9 @@ def _examine_labels(config: Config) -> None:
 
 def numbered_weights(names: list[str]) -> list[str]:
     """The names `model-K-of-N.safetensors` among `names`, in order; `[]` unless `K` runs from 1 to `N`, 2 or more."""
-    found = sorted(name for name in names if _NUMBERED.fullmatch(name))
-    wanted = [f"model-{number:05d}-of-{len(found):05d}.safetensors" for number in range(1, len(found) + 1)]
-    return found if found == wanted and len(found) > 1 else []
+    numbered = sorted(name for name in names if _NUMBERED.fullmatch(name))
+    wanted = [f"model-{number:05d}-of-{len(numbered):05d}.safetensors" for number in range(1, len(numbered) + 1)]
+    return numbered if numbered == wanted and len(numbered) > 1 else []
 
 
 def _examine_line(config: Config) -> None:
@@ -195,13 +195,13 @@ def examine_memory(tensors: NamedArrays) -> None:
 
 def examine_names(config: Config, lists: dict[str, Any]) -> dict[str, Names | None]:
     """The names of tokens and classes; an error unless `names.json` (`lists`) holds these and nothing else."""
-    found: dict[str, Names | None] = {}
+    tables: dict[str, Names | None] = {}
     for key in ("vocabulary", "classes"):
         entry = config[key]
         if entry is None:
-            found[key] = None
+            tables[key] = None
         elif "range" in entry:
-            found[key] = Names(range(entry["range"]), config["unit"] if key == "vocabulary" else None)
+            tables[key] = Names(range(entry["range"]), config["unit"] if key == "vocabulary" else None)
         else:
             names = lists.pop(key, None)
             good = isinstance(names, list) and len(names) > 0 and all(_is_name(name) for name in names)
@@ -209,9 +209,9 @@ def examine_names(config: Config, lists: dict[str, Any]) -> dict[str, Names | No
             _demand(good, f"{key} in names.json is neither a list of strings nor one of integers", "names.json")
             assert isinstance(names, list)  # just demanded
             _demand(len(set(names)) == len(names), f"{key} in names.json holds a name twice", "names.json")
-            found[key] = Names(tuple(names), config["unit"] if key == "vocabulary" else None)
+            tables[key] = Names(tuple(names), config["unit"] if key == "vocabulary" else None)
     _demand(not lists, f"it holds {sorted(lists)}, which no field refers to", "names.json")
-    return found
+    return tables
 
 
 def examine_tensors(config: Config, names: dict[str, Names | None], tensors: NamedArrays) -> None:
@@ -222,9 +222,9 @@ def examine_tensors(config: Config, names: dict[str, Names | None], tensors: Nam
     fmt = FORMATS[config["dtype"]]
     dtype = FLOAT32.name if fmt.widened else fmt.name
     for name, shape in wanted.items():
-        found = tensors[name]
-        _demand(found.shape == shape, f"{name} has shape {found.shape}, not {shape}", WEIGHTS_FILE)
-        _demand(found.dtype == dtype, f"{name} is {found.dtype}", WEIGHTS_FILE)
+        tensor = tensors[name]
+        _demand(tensor.shape == shape, f"{name} has shape {tensor.shape}, not {shape}", WEIGHTS_FILE)
+        _demand(tensor.dtype == dtype, f"{name} is {tensor.dtype}", WEIGHTS_FILE)
 
 
 def _shapes(config: Config, names: dict[str, Names | None], tensors: NamedArrays) -> dict[str, tuple[int, ...]]:

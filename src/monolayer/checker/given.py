@@ -25,7 +25,7 @@ CHUNK = 1 << 16
 """How many tokens are compared at a time, so that few of them are Python objects at any moment."""
 
 IGNORED = -100
-"""What says among the labels of tokens that there is none."""
+"""The value that means "no label" among the labels of tokens."""
 _PLAIN = {str, int, float, bool, list, type(None)}
 
 
@@ -270,8 +270,8 @@ def _large(numbers: Any) -> bool:
 
 def _vector(value: object) -> list[object]:
     """A real vector as a list; a number as a list of one."""
-    found = plain(value)
-    return [plain(one) for one in found] if isinstance(found, list | tuple) else [found]
+    vector = plain(value)
+    return [plain(one) for one in vector] if isinstance(vector, list | tuple) else [vector]
 
 
 def plain(value: Any) -> Any:

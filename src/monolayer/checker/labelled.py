@@ -189,10 +189,10 @@ def data_digest(*given: Sequences | Load) -> str:
     for part in parts:
         data = part()
         labels = data.labels
-        found = [data.lengths, _renumbered(data.vocabulary, tokens, data.tokens), data.prompts]
+        hashed = [data.lengths, _renumbered(data.vocabulary, tokens, data.tokens), data.prompts]
         if labels is not None:
-            found += [_places_with_labels(data), _renumbered(labels.classes, classes, labels.values)]
-        for column, values in zip(columns, found, strict=False):
+            hashed += [_places_with_labels(data), _renumbered(labels.classes, classes, labels.values)]
+        for column, values in zip(columns, hashed, strict=False):
             if values is not None:  # little-endian whatever the machine
                 plain = without_negative_zeros(values.copy()) if values.dtype.kind == "f" else values
                 column.update(np.ascontiguousarray(plain, dtype=values.dtype.newbyteorder("<")).data)

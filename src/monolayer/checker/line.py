@@ -55,14 +55,14 @@ def judge_stairs(
     for part in parts:
         points = part()
         stream = read_stream(stored, points.data, points.rows)
-        found = evaluate(stored, points, stream, stairs)
-        judged.append(_judge_part(stored, points, found, tolerance or 0.0, before))
+        evaluated = evaluate(stored, points, stream, stairs)
+        judged.append(_judge_part(stored, points, evaluated, tolerance or 0.0, before))
         before += len(points.data)
     claim = ": the logit of its class is the largest"
     if stored.config["target"] == "reals":
         claim = f" to within {tolerance:.3g}" if tolerance else ": the answer equals it"
     decided = _joined_parts(replace(question, claim=question.claim + claim), judged)
-    return _nothing_else(stored, points, found, decided) if claims.only else decided
+    return _nothing_else(stored, points, evaluated, decided) if claims.only else decided
 
 
 def _nothing_else(stored: Stored, points: Labelled, found: Evaluated, decided: Certificate) -> Certificate:
@@ -142,7 +142,7 @@ def _compare_reals(stored: Stored, tolerance: float, wanted: Floats, found: Eval
 
 
 class Part(NamedTuple):
-    """What was found in one part of the data.
+    """The verdicts and findings on one part of the data.
 
     `wrong`, `unsure`: numbers of points; `findings`: the first few of each. `margin`: the least, and where it is.
     `distance`: largest distance of an answer from its label; `largest`: largest absolute value of a real label.
@@ -197,7 +197,7 @@ def _joined_parts(question: Certificate, parts: list[Part]) -> Certificate:
     """The certificate of all parts together."""
     margin, where = min((part.margin for part in parts), key=lambda one: one[0])
     stepped, far = bool(np.isfinite(margin)), max(part.distance for part in parts)
-    found = question.decided(
+    judgement = question.decided(
         sum(part.wrong for part in parts),
         sum(part.unsure for part in parts),
         [finding for kind in get_args(Kind) for part in parts for finding in part.findings[kind]],
@@ -206,7 +206,7 @@ def _joined_parts(question: Certificate, parts: list[Part]) -> Certificate:
         margin_at=where if stepped else None,
     )
     near = all(part.settled for part in parts) and 0.0 < far <= 2.0**-10 * max(part.largest for part in parts)
-    if not found and near:  # real labels that are merely not equal
+    if not judgement and near:  # real labels that are merely not equal
         way = f"to within {1.01 * far:.3g} it would be proved: tolerance={1.01 * far:.3g} (--tolerance)"
-        return replace(found, reason=f"{found.reason}; {way}")
-    return replace(found, label_error=far if found else None)
+        return replace(judgement, reason=f"{judgement.reason}; {way}")
+    return replace(judgement, label_error=far if judgement else None)

@@ -52,7 +52,7 @@ class Stored:
 
     @property
     def labelling(self) -> Labelling:
-        """What labels belong to."""
+        """Whether a label belongs to a token or to a sequence."""
         return LABELLINGS[self.config["per"]]
 
     @property

@@ -26,15 +26,15 @@ ONLY_DATA_CLAIM = (
 
 
 def leftover_in_line(stored: Stored, stage: StagePoints, wanted: Floats, rows: Ints | None) -> str | None:
-    """What the model holds besides the data, in words; None if nothing.
+    """Describe what the model holds besides the data; None if it holds nothing else.
 
     `stage`: the points on the only stage; each is known to lie on its plateau in every evaluation. `wanted` `(m, M)`:
     the labels of these points. `rows` `(T,)`: vocabulary rows of the tokens of the data; None for vectors.
     """
-    found = _misplaced(stored, stage)
-    if found is None and stored.classes is not None:  # real answers may differ from labels within the tolerance
-        found = _more(stage, wanted)
-    if found is None and rows is not None:
+    leftover = _misplaced(stored, stage)
+    if leftover is None and stored.classes is not None:  # real answers may differ from labels within the tolerance
+        leftover = _more(stage, wanted)
+    if leftover is None and rows is not None:
         assert stored.vocabulary is not None  # the rows are its rows
         weight = stored["lift.weight"]
         known = np.ones(len(weight), dtype=bool)
@@ -44,7 +44,7 @@ def leftover_in_line(stored: Stored, stage: StagePoints, wanted: Floats, rows: I
             name = stored.vocabulary.names[int(np.flatnonzero(known)[0])]
             many = plural(int(known.sum()), "such token")
             return f"the token {name!r} has a row, and does not occur in the data; {many}"
-    return found
+    return leftover
 
 
 def _misplaced(stored: Stored, stage: StagePoints) -> str | None:
@@ -93,7 +93,7 @@ def strange_fingerprints(stored: Stored, data: Sequences, rows: Ints | None) -> 
     if stored.memory is None or rows is None:
         return None
     ours, config = Sequences(rows, data.lengths, stored.vocabulary), stored.config
-    found = np.unique(fingerprints(ours, config["per"], positions=config["positions"], causal=config["causal"]))
-    strange = int((~contained(stored.memory, found)).sum())
+    expected = np.unique(fingerprints(ours, config["per"], positions=config["positions"], causal=config["causal"]))
+    strange = int((~contained(stored.memory, expected)).sum())
     total = plural(len(stored.memory), "fingerprint")
     return f"of {total}, {strange:,} {'is' if strange == 1 else 'are'} not of the data" if strange else None

@@ -54,10 +54,10 @@ class CheckedStaircase:
         """Where the next neuron begins to switch once `i` are passed, `(M,)`; ∞ for none."""
         if len(self.low) == 0:
             return np.full(len(i), np.inf)
-        found = self.low.take(i, mode="clip")
+        edge = self.low.take(i, mode="clip")
         if i.max(initial=0) == len(self.low):
-            found[i == len(self.low)] = np.inf
-        return found
+            edge[i == len(self.low)] = np.inf
+        return edge
 
     def _before(self, i: Ints) -> Floats:
         """The number from which on the first `i` neurons have all switched `(M,)`; −∞ for `i = 0`.
@@ -66,10 +66,10 @@ class CheckedStaircase:
         """
         if len(self.high) == 0:
             return np.full(len(i), -np.inf)
-        found = self.high.take(i - 1, mode="clip")
+        edge = self.high.take(i - 1, mode="clip")
         if i.min(initial=1) == 0:
-            found[i == 0] = -np.inf
-        return found
+            edge[i == 0] = -np.inf
+        return edge
 
 
 def read_staircase(stored: Stored, stage: int = 1) -> CheckedStaircase:

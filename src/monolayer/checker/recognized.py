@@ -46,8 +46,8 @@ def with_fingerprints(stored: Stored, parts: list[LoadPoints], decided: Certific
         count += len(lacking)
         for label in lacking[: MOST_FINDINGS - len(missing)].tolist():
             place = label if points.places is None else int(points.places[label])
-            found = points.finding("wrong", label, place, None)
-            missing.append(replace(found, sequence=found.sequence + before, why=REFUSED))
+            finding = points.finding("wrong", label, place, None)
+            missing.append(replace(finding, sequence=finding.sequence + before, why=REFUSED))
         before += len(points.data)
     if not count:
         return decided
@@ -64,5 +64,5 @@ def _lacking(stored: Stored, points: Labelled) -> Ints:
     assert points.rows is not None  # vectors have no fingerprints
     config = stored.config
     data = Sequences(points.rows, points.data.lengths, stored.vocabulary)
-    found = fingerprints(data, config["per"], positions=config["positions"], causal=config["causal"])
-    return np.flatnonzero(~contained(found if points.places is None else found[points.places], stored.memory))
+    expected = fingerprints(data, config["per"], positions=config["positions"], causal=config["causal"])
+    return np.flatnonzero(~contained(expected if points.places is None else expected[points.places], stored.memory))

@@ -130,9 +130,9 @@ def question_of(stored: Stored, points: Labelled) -> Question:
     none = Pairs(*np.zeros((2, 0), np.int64), *np.zeros((len(Pairs._fields) - 2, 0)))
     columns = [np.concatenate(column) for column in zip(none, *parts, strict=True)]
     order = np.argsort(columns[0], kind="stable")
-    found = Pairs(*(column[order] for column in columns))
+    pairs = Pairs(*(column[order] for column in columns))
     longest = int(data.lengths.max())
-    return Question(gated, found, awake.top, awake.size, rows, points.wanted, longest, stored.format)
+    return Question(gated, pairs, awake.top, awake.size, rows, points.wanted, longest, stored.format)
 
 
 def _finding(stored: Stored, points: Labelled, kind: Kind, point: int, got: int) -> Finding:

@@ -62,11 +62,11 @@ class Seen:
         n, d = self.shape
         bos, positions = self.stored["bos"], self.stored.config["positions"]
         start = [(Fraction(float(x)), Fraction(float(x))) for x in bos[len(bos) - d :]]
-        found: list[tuple[Entries, Any]] = [(start, bos[KEY])]
+        entries_and_keys: list[tuple[Entries, Any]] = [(start, bos[KEY])]
         for place in range(n):
             added = self.stored["positions.weight"][place, KEY] if positions else 0.0
-            found.append((entries[d * place : d * place + d], added))
-        intervals = [(self.block(token, KEY), Fraction(float(more))) for token, more in found]
+            entries_and_keys.append((entries[d * place : d * place + d], added))
+        intervals = [(self.block(token, KEY), Fraction(float(more))) for token, more in entries_and_keys]
         return [(low + more, high + more) for (low, high), more in intervals]
 
     @cached_property
@@ -130,8 +130,10 @@ class Seen:
         if len(parts) == 1 and high == low + 1:
             ((j, part),) = parts.items()
             part = part.max(arb(0)).min(arb(1))
-            found = [arb(a) + part * (arb(b) - arb(a)) for a, b in zip(level[:, j], level[:, j + 1], strict=True)]
-            return np.array([interval(value) for value in found]).T
+            interpolated = [
+                arb(a) + part * (arb(b) - arb(a)) for a, b in zip(level[:, j], level[:, j + 1], strict=True)
+            ]
+            return np.array([interval(value) for value in interpolated]).T
         runs = level[:, low : high + 1].astype(np.float64)
         return np.array([runs.min(axis=1), runs.max(axis=1)])
 

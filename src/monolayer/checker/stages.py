@@ -75,10 +75,10 @@ def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[Chec
     """Take all labelled points through all stages; `stairs` has one staircase per stage."""
     heads, m = read_attention(stored), stored.config["labels"]
     reads = Reads(heads[0], stream.key, stream.key, stream.code)
-    found = read_sums(stored, points.data, reads, points.places)
-    order = order_of(found.z)  # NaN comes last; sorted queries make the binary search run through memory once
+    sums = read_sums(stored, points.data, reads, points.places)
+    order = order_of(sums.z)  # NaN comes last; sorted queries make the binary search run through memory once
     answering = order if points.places is None else points.places[order]
-    first = own = _stage(stairs[0], found.at(order))
+    first = own = _stage(stairs[0], sums.at(order))
     value, sure, number, margin = own.value[:m], own.sure, np.isfinite(own.z), own.margin
     for stage in range(2, stored.stages + 1):
         averaged = read_coordinate(stored, points.data, points.rows, stored.value(stage))

@@ -172,22 +172,22 @@ def _tensors(name: str, content: bytes, reader: Callable[[bytes], NamedArrays] =
 
 def _widened(content: bytes) -> NamedArrays:
     """Tensors stored in bfloat16, which NumPy lacks, as float32."""
-    found = {}
+    widened = {}
     for name, entry in deserialize(content):  # type: ignore[no-untyped-call]
         if entry["dtype"] != BFLOAT16.code:
             raise ModelFileError(f"{name} is {entry['dtype']}, not bfloat16")
-        found[name] = BFLOAT16.numbers(BFLOAT16.raw(entry["data"])).reshape(entry["shape"])
-    return found
+        widened[name] = BFLOAT16.numbers(BFLOAT16.raw(entry["data"])).reshape(entry["shape"])
+    return widened
 
 
 def _as_stored(content: bytes) -> NamedArrays:
     """Tensors of a file of several: float64, float32, or the 16 bits of bfloat16, which NumPy lacks."""
-    kinds, found = {each.code: each for each in (FLOAT64, FLOAT32, BFLOAT16)}, {}
+    kinds, tensors_read = {each.code: each for each in (FLOAT64, FLOAT32, BFLOAT16)}, {}
     for name, entry in deserialize(content):  # type: ignore[no-untyped-call]
         if entry["dtype"] not in kinds:
             raise ModelFileError(f"{name} is {entry['dtype']}, not one of {', '.join(kinds)}")
-        found[name] = kinds[entry["dtype"]].raw(entry["data"]).reshape(entry["shape"])
-    return found
+        tensors_read[name] = kinds[entry["dtype"]].raw(entry["data"]).reshape(entry["shape"])
+    return tensors_read
 
 
 def _exact(stored: Array) -> Array:

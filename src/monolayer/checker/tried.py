@@ -43,25 +43,25 @@ def with_trial(decided: Certificate, arithmetic: str, trial: Callable[[], Trial]
     """
     if decided.verdict != "undecided":
         return decided
-    found = trial()
+    ended = trial()
     how = SEEN.format(arithmetic)
-    if found.wrong:
-        places = {(one.sequence, one.position) for one in found.findings}
+    if ended.wrong:
+        places = {(one.sequence, one.position) for one in ended.findings}
         others = [one for one in decided.findings if (one.sequence, one.position) not in places]
         return replace(
             decided,
             verdict="refuted",
-            reason=f"{how}, the answer is another one at {found.wrong:,} of {plural(found.points, 'point')}. The "
+            reason=f"{how}, the answer is another one at {ended.wrong:,} of {plural(ended.points, 'point')}. The "
             f"bounds alone do not decide: {decided.reason}",
-            wrong=found.wrong,
-            unsure=max(0, decided.unsure - found.wrong),
-            findings=(*found.findings, *others)[:MOST_FINDINGS],
+            wrong=ended.wrong,
+            unsure=max(0, decided.unsure - ended.wrong),
+            findings=(*ended.findings, *others)[:MOST_FINDINGS],
         )
-    if not found.points:
+    if not ended.points:
         return decided
-    tried = f"each of {found.points:,} points" if found.points > 1 else "the only point"
-    said = f"{how}, {tried} that {'were' if found.points > 1 else 'was'} tried gets its label"
-    return replace(decided, measured=(*decided.measured, said))
+    tried = f"each of {ended.points:,} points" if ended.points > 1 else "the only point"
+    words = f"{how}, {tried} that {'were' if ended.points > 1 else 'was'} tried gets its label"
+    return replace(decided, measured=(*decided.measured, words))
 
 
 def try_model(stored: Stored, parts: list[LoadPoints], claims: Claims, first: tuple[Finding, ...]) -> Trial:
@@ -137,17 +137,17 @@ def _compared(
         there = asked.places[label.clip(max=len(asked.places) - 1)] == place
     tokens = data.tokens if asked.rows is None else asked.rows
     at = np.arange(1, batch.length + 1) if asked.labelling.at_tokens else np.zeros(1, dtype=np.int64)
-    found = network.outputs(tokens[flat], at)[there]
+    logits = network.outputs(tokens[flat], at)[there]
     label = label[there]
     wanted = asked.wanted[label]
     if stored.classes is None:
-        right = (np.abs(found - wanted) <= tolerance if tolerance else found == wanted).all(axis=1)
+        right = (np.abs(logits - wanted) <= tolerance if tolerance else logits == wanted).all(axis=1)
     else:
-        own = found[np.arange(len(found)), np.maximum(wanted, 0)]
-        right = (wanted >= 0) & (found <= own[:, None]).all(axis=1)  # which NaN is not
+        wanted_logit = logits[np.arange(len(logits)), np.maximum(wanted, 0)]
+        right = (wanted >= 0) & (logits <= wanted_logit[:, None]).all(axis=1)  # which NaN is not
     if stored.config["causal"]:  # 0, for what is masked, times NaN is NaN here, and need not be elsewhere
-        right |= np.isnan(found).any(axis=1)
-    return label, ~right, found
+        right |= np.isnan(logits).any(axis=1)
+    return label, ~right, logits
 
 
 def _finding(stored: Stored, asked: Labelled, label: int, got: Floats, before: int) -> Finding:
@@ -156,5 +156,5 @@ def _finding(stored: Stored, asked: Labelled, label: int, got: Floats, before: i
     if stored.classes is not None:
         answer = None if np.isnan(got).any() else stored.classes.names[int(got.argmax())]
     place = label if asked.places is None else int(asked.places[label])
-    found = asked.finding("wrong", label, place, answer)
-    return replace(found, sequence=found.sequence + before, why=SEEN.format(stored.format.name))
+    finding = asked.finding("wrong", label, place, answer)
+    return replace(finding, sequence=finding.sequence + before, why=SEEN.format(stored.format.name))

@@ -78,10 +78,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
             return leaving.code
         return _fail(UNEXPECTED, f"internal error: unexpected exit({leaving.code!r})", debug)
     except OSError as error:
-        said = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
+        message = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
         if error.errno not in _MACHINE:
-            return _fail(BAD_INPUT, said, debug)
-        return _drop_output(_fail(UNEXPECTED, f"{said}; nothing is half-written, and nothing was decided", debug))
+            return _fail(BAD_INPUT, message, debug)
+        return _drop_output(_fail(UNEXPECTED, f"{message}; nothing is half-written, and nothing was decided", debug))
     except MemoryError:
         return _fail(UNEXPECTED, "out of memory; nothing is half-written, and nothing was decided", debug)
     except Exception as error:  # a bug of ours: said in one line, with exit code 70, and never as a raw traceback

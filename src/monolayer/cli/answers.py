@@ -66,9 +66,9 @@ class AnswerFile:
     def _row(self, answer: JsonObject, given: Given) -> None:
         """A row of the table; `given`: the key as it was given, None if the tokens are all there is. Lists are JSON."""
         given = answer.get("tokens", answer.get("prompt")) if given is None else given
-        said = answer.get("answer", answer.get("label", answer.get("labels")))
+        reply = answer.get("answer", answer.get("label", answer.get("labels")))
         seen = [json.dumps(answer["seen"])] if self.marks else []
-        cells = [given, said, *seen, answer.get("error")]
+        cells = [given, reply, *seen, answer.get("error")]
         self._table.writerow(
             json.dumps(cell, ensure_ascii=False) if isinstance(cell, list | dict) else cell for cell in cells
         )

@@ -153,12 +153,12 @@ def load_function(name: str) -> Callable[[Any], Any]:
             "file.py:function"
         )
     try:
-        found: Any = _imported(module)
+        member: Any = _imported(module)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            member = getattr(member, part)
     except Exception as error:  # whatever the user's code raises is about that code
         raise DataError(f"{name} cannot be loaded: {type(error).__name__}: {error}{_line_of(error)}") from None
-    loaded: Callable[[Any], Any] = found
+    loaded: Callable[[Any], Any] = member
     return loaded
 
 
@@ -183,7 +183,7 @@ def _line_of(error: Exception) -> str:
     if isinstance(error, SyntaxError):
         return ""  # its text names file and line
     standard = Path(importlib.__file__).parent.parent
-    own = [
+    users_frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if frame.filename != __file__
@@ -191,7 +191,11 @@ def _line_of(error: Exception) -> str:
         and "site-packages" not in frame.filename
         and not Path(frame.filename).is_relative_to(standard)
     ]
-    return f" ({own[-1].filename}, line {own[-1].lineno}: {own[-1].line})" if own else ""
+    return (
+        f" ({users_frames[-1].filename}, line {users_frames[-1].lineno}: {users_frames[-1].line})"
+        if users_frames
+        else ""
+    )
 
 
 def _facts_of_cells(model: Monolayer) -> FactsByName:
@@ -213,8 +217,8 @@ def _facts_of_cells(model: Monolayer) -> FactsByName:
 
 def _facts_of_knots(model: Uniform) -> FactsByName:
     """The facts that --json prints about a network whose error bound holds everywhere."""
-    said = ("dim", "length", "low", "high", "positions", "rank", "first_block", "head_count")
-    named = {name: getattr(model, name) for name in said}
+    fields = ("dim", "length", "low", "high", "positions", "rank", "first_block", "head_count")
+    named = {name: getattr(model, name) for name in fields}
     return {
         **named,
         "cells": model.interpolation.cells,
@@ -226,11 +230,11 @@ def _facts_of_knots(model: Uniform) -> FactsByName:
 
 def _rows_of_facts(facts: FactsByName) -> list[tuple[str, str]]:
     """The rows of the table that is printed without --json."""
-    order, found = "with positions" if facts["positions"] else "permutation equivariant", facts["measured"]
+    order, errors = "with positions" if facts["positions"] else "permutation equivariant", facts["measured"]
     if "predicted" in facts:
         sure = "guaranteed by the modulus of continuity" if facts["guaranteed"] else "estimated, not guaranteed"
         many, hard = "sequences" if facts["positions"] else "multisets", "corners of cells"
-        own = [
+        about_errors = [
             ("knots", f"{facts['knots']:,} on {facts['sequences']:,} {many}"),
             ("margin", f"{number(facts['margin'])} × the rounding error"),
             ("share of the domain on ramps", number(facts["ramp_share"])),
@@ -238,7 +242,7 @@ def _rows_of_facts(facts: FactsByName) -> list[tuple[str, str]]:
         ]
     else:
         bound, hard = facts["bound"], "points with equal tokens or on knots"
-        own = [
+        about_errors = [
             ("knots", number(facts["knots"])),
             ("value rank", f"{facts['rank']} = (n − 1)d, in {plural(facts['head_count'], 'head')}"),
             ("first block", "yes" if facts["first_block"] else "none"),
@@ -247,11 +251,11 @@ def _rows_of_facts(facts: FactsByName) -> list[tuple[str, str]]:
     return [
         ("domain", f"[{facts['low']:g}, {facts['high']:g}], d = {facts['dim']}, n = {facts['length']}, {order}"),
         ("cells", f"{facts['cells']:,} per coordinate"),
-        *own,
+        *about_errors,
         ("parameters", number(facts["parameters"])),
         (
             "measured error",
-            f"{_errors_in_words(found)} on {found['points']:,} fresh points, and for sup as many {hard}",
+            f"{_errors_in_words(errors)} on {errors['points']:,} fresh points, and for sup as many {hard}",
         ),
         ("seconds", f"{facts['seconds']:.2f} to build"),
     ]

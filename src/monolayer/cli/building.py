@@ -94,16 +94,16 @@ def checked(
 
     built = time.perf_counter()
     step("checking every label", 0.0)
-    found = compared(model, data, model.labels(model.encode(data)))
-    right, total = int(found.right.sum()), len(found.right)
+    agreement = compared(model, data, model.labels(model.encode(data)))
+    right, total = int(agreement.right.sum()), len(agreement.right)
     most = total if on_conflict in ("majority", "first") else 0  # of labels that are overruled
     if model.summary is not None:
         most = min(most, model.summary.conflicts)
     if total - right > most:
         from monolayer.cli.wrong import report_of_wrong_answers
 
-        wrong = np.flatnonzero(~found.right)
-        raise AssertionError(report_of_wrong_answers(model, data, wrong, found.answers[wrong]))
+        wrong = np.flatnonzero(~agreement.right)
+        raise AssertionError(report_of_wrong_answers(model, data, wrong, agreement.answers[wrong]))
     counts = {"right": right, "total": total, "accuracy": right / total}
     kept = model.card.fingerprint
     counts["fingerprint_bytes"] = 0 if kept is None else kept.words.nbytes
@@ -159,11 +159,11 @@ def agreement(model: Answering, sequences: Sequences, values: Array, among: Bool
 
     `among` `(P,)` says which answers count; None: all.
     """
-    found = compared(model, sequences, values)
+    counts = compared(model, sequences, values)
     if among is None:
-        return int(found.right.sum()), len(found.right)
-    among = among if found.place is None else among[found.place]
-    return int((found.right & among).sum()), int(among.sum())
+        return int(counts.right.sum()), len(counts.right)
+    among = among if counts.place is None else among[counts.place]
+    return int((counts.right & among).sum()), int(among.sum())
 
 
 class Compared(NamedTuple):

@@ -28,7 +28,7 @@ SHOWN_PHRASES = ("你好", "银行", "行走", "音乐", "快乐", "长城", "�
 
 
 class Tour(StrEnum):
-    """What a tour shows."""
+    """The results that a tour prints."""
 
     PHRASES = "phrases"
     ATTACH = "attach"
@@ -79,20 +79,20 @@ def _attach_tour(folder: Path, save: Path | None, as_json: bool) -> None:
         if not folder.exists():
             step("writing SmolLM2-135M-Instruct", 0.0)
             smollm2(folder)
-        found = take_tour(folder, save, part_of(step, 0.1, 1.0))
+        tour = take_tour(folder, save, part_of(step, 0.1, 1.0))
     if as_json:
-        print_json({"folder": str(folder), **found.json()})
+        print_json({"folder": str(folder), **tour.json()})
     else:
-        out.print(f"[bold]{plural(len(FACTS), 'fact')} in {escape(found.host)}[/]\n")
-        print_grid(_answers_grid(found))
-        text = escape(found.reworded.prompt)
+        out.print(f"[bold]{plural(len(FACTS), 'fact')} in {escape(tour.host)}[/]\n")
+        print_grid(_answers_grid(tour))
+        text = escape(tour.reworded.prompt)
         out.print(
             f"\nThe last row, “{text}”, is none of the stored prompts, so the host answers.\n"
-            f"\n[bold]{found.proof.verdict.capitalize()}:[/] {escape(found.proof.claim)}.\n"
-            f"\nOther text: logits differ at {found.places:,} of {plural(found.of, 'place')} of Poe's Raven.\n"
-            f"Detached: {found.restored} of {plural(found.files, 'file')} are the host's again, byte for byte."
+            f"\n[bold]{tour.proof.verdict.capitalize()}:[/] {escape(tour.proof.claim)}.\n"
+            f"\nOther text: logits differ at {tour.places:,} of {plural(tour.of, 'place')} of Poe's Raven.\n"
+            f"Detached: {tour.restored} of {plural(tour.files, 'file')} are the host's again, byte for byte."
         )
-    raise typer.Exit(EXIT[found.proof.verdict])
+    raise typer.Exit(EXIT[tour.proof.verdict])
 
 
 def _phrases_tour(save: Path | None, tiny: bool, as_json: bool) -> None:

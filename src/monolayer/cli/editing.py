@@ -100,17 +100,17 @@ def undo(
     check_output(out, overwrite=overwrite, kind=saved.replaces)  # refuse before any work is done
     with progress(as_json) as step:
         step("reading", 0.0)
-        found = Record.load(record)
-        before = found.undo(saved.load())
+        edit = Record.load(record)
+        before = edit.undo(saved.load())
         step("writing", 0.5)
         before.save(out, overwrite=overwrite)
     rows = [
-        ("undone", f"{found.kind} of {plural(found.facts, 'fact')}"),
-        ("model", f"bit-identical to the one before the edit, with digest {found.source[:12]}…"),
+        ("undone", f"{edit.kind} of {plural(edit.facts, 'fact')}"),
+        ("model", f"bit-identical to the one before the edit, with digest {edit.source[:12]}…"),
     ]
     show(
         as_json,
-        {"folder": str(out), "undone": found.kind, "facts": found.facts, "digest": found.source},
+        {"folder": str(out), "undone": edit.kind, "facts": edit.facts, "digest": edit.source},
         str(out),
         rows,
     )
@@ -143,8 +143,8 @@ def compare(
         like = Manner(per="answer") if hosts is not None else pair[0].card.manner
         asked = reading.read(data, step, like) if data else None
         step("comparing", 0.5)
-        found = find(pair[0], pair[1], asked)
-    show(as_json, found.to_json(), f"{one} and {two}", found.rows())
+        comparison = find(pair[0], pair[1], asked)
+    show(as_json, comparison.to_json(), f"{one} and {two}", comparison.rows())
 
 
 @dataclass(frozen=True)
@@ -189,16 +189,16 @@ def _edit_and_prove(change: _Change, folder: Path, data: str | None, outputs: _O
         asked: object = change.rows if facts is None else reading.read(facts, step, model.card.manner, proved=True)
         step("editing", 0.5)
         if verb == "forget":
-            new, found = facts_of.forget(known, asked, names=change.names)
+            new, edit = facts_of.forget(known, asked, names=change.names)
         else:
-            new, found = getattr(facts_of, verb)(known, asked, None)
+            new, edit = getattr(facts_of, verb)(known, asked, None)
         step("writing", 0.7)
         new.model.save(out, overwrite=overwrite)
         step("proving", 0.8)
         proof = open_model(out).prove(new.data, Claims(only=new.subject.only), step)
         if record is not None:
-            found.save(record)
-    said = {"verdict": proof.verdict, "claim": proof.claim, "reason": proof.reason}
-    rows = [*found.rows(), ("verdict", proof.verdict), ("proof", f"{proof.claim}: {proof.reason}")]
-    show(as_json, {"folder": str(out), **found.to_json(), "proof": said}, str(out), rows)
+            edit.save(record)
+    verdict = {"verdict": proof.verdict, "claim": proof.claim, "reason": proof.reason}
+    rows = [*edit.rows(), ("verdict", proof.verdict), ("proof", f"{proof.claim}: {proof.reason}")]
+    show(as_json, {"folder": str(out), **edit.to_json(), "proof": verdict}, str(out), rows)
     raise typer.Exit(EXIT[proof.verdict])

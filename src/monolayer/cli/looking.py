@@ -72,9 +72,9 @@ def inspect(
         if draw is None:
             raise DataError(f"--plot draws models of monolayer's own format, and {folder} is a Hugging Face folder")
         write_picture(plot, draw(token))
-    said = built and {**asdict(built), "bits_per_parameter": built.bits_per_parameter}
+    summary = built and {**asdict(built), "bits_per_parameter": built.bits_per_parameter}
     rows = [(name.replace("_", " "), _show(value)) for name, value in facts.items()]
-    show(as_json, {"folder": str(folder), **facts, "built": said, "plot": plot and str(plot)}, str(folder), rows)
+    show(as_json, {"folder": str(folder), **facts, "built": summary, "plot": plot and str(plot)}, str(folder), rows)
     if built is not None and not as_json:
         out.print()
         table("measured when it was built", _built_rows(built, str(facts["dtype"])))
@@ -128,11 +128,11 @@ def explain(
         raise DataError("say what to explain in exactly one way: DATA, or --text")
     with progress(as_json) as step:
         sequences = reading.read(data, step, model) if data else sequences_of_texts(model, text or [], reading)
-    found = model.explain(sequences.select(np.arange(min(first, len(sequences)))))
+    explanation = model.explain(sequences.select(np.arange(min(first, len(sequences)))))
     if as_json:
-        print_json({"folder": str(folder), "sequences": found.json()})
+        print_json({"folder": str(folder), "sequences": explanation.json()})
         return
-    print_grid(found.table())
+    print_grid(explanation.table())
     if first < len(sequences):
         err.print(f"{first:,} of {len(sequences):,} sequences; --first shows more")
 
@@ -160,13 +160,13 @@ def locate(
         text = book(model, data, reading.format)
         facts = reading.read(data, step, model.manner, proved=True) if text is None else text
         step("locating", 0.5)
-        found = find(model, facts)
+        location = find(model, facts)
     if as_json:
-        print_json({"folder": str(folder), **found.to_json()})
+        print_json({"folder": str(folder), **location.to_json()})
         return
-    print_grid(found.table(first))
-    if first < len(found):
-        err.print(f"{first:,} of {plural(len(found), 'fact')}; --first shows more")
+    print_grid(location.table(first))
+    if first < len(location):
+        err.print(f"{first:,} of {plural(len(location), 'fact')}; --first shows more")
 
 
 @app.command()
@@ -217,12 +217,12 @@ def page(
         file.parent.mkdir(parents=True, exist_ok=True)
         with new_file(file) as page_file:
             page_file.write(text)
-    said = "" if verdict is None else f"; the labels of its examples are {verdict}"
+    note = "" if verdict is None else f"; the labels of its examples are {verdict}"
     if model is not None and data is None and model.card.script is not None:
-        said = "; its examples are places of the text that it recites"
+        note = "; its examples are places of the text that it recites"
     elif keys is not None:
         order = "" if keys.lengths.max() == 1 else ", with their words in any order"
-        said = f"; its examples are keys that it holds{order}: --data takes them from your data"
+        note = f"; its examples are keys that it holds{order}: --data takes them from your data"
     elif model is not None and data is None:  # random sequences were never memorized, so their answers mean nothing
-        said = "; its examples are drawn at random: --data takes them from your data"
-    wrote(as_json, {"folder": folder and str(folder), "page": str(file), "verdict": verdict}, file, said)
+        note = "; its examples are drawn at random: --data takes them from your data"
+    wrote(as_json, {"folder": folder and str(folder), "page": str(file), "verdict": verdict}, file, note)

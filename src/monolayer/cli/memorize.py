@@ -63,13 +63,13 @@ def memorize(
             sequences, draw=drawn, progress=part_of(step, building.SHARE_READ, building.SHARE_BUILT), **options
         )
         checking = part_of(step, building.SHARE_BUILT, building.SHARE_CHECKED)
-        found = building.checked(model, sequences, began, checking, on_conflict)
+        checked = building.checked(model, sequences, began, checking, on_conflict)
         step("writing", building.SHARE_CHECKED)
         model.save(out, overwrite=overwrite)
     if as_json:
-        print_json({"folder": str(out), **found})
+        print_json({"folder": str(out), **checked})
         return
-    table(str(out), building.checked_rows(model, found))
+    table(str(out), building.checked_rows(model, checked))
     building.next_steps(out, data, "predict", "verify", "inspect", reading=reading)
 
 

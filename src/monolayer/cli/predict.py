@@ -129,7 +129,7 @@ class _Answer(NamedTuple):
 
 
 class _Answered(NamedTuple):
-    """What the model made of one file.
+    """The answers to one file.
 
     `refused`: the sequences that are not answered, by number, each with the reason. `answers`: one for every sequence
     that the network can answer, in order, those that were not seen among them; `answerable`: their numbers. `notes`:
@@ -199,18 +199,18 @@ def _json_answers(model: Answering, sequences: Sequences, answered: _Answered, w
     answers = dict(zip(answered.answerable.tolist(), answered.answers, strict=True))
     for number, words in enumerate(shown):
         answer = answers.get(number, _Answer(wanted.unknown, False))
-        found: JsonObject = {**words, key: answer.said}
+        shown_answer: JsonObject = {**words, key: answer.said}
         if wanted.marks:
-            found["seen"] = answer.seen
+            shown_answer["seen"] = answer.seen
         if number in answered.refused:
-            found["error"] = answered.refused[number]
+            shown_answer["error"] = answered.refused[number]
         if number in answered.notes:
-            found["note"] = answered.notes[number]
-        yield found
+            shown_answer["note"] = answered.notes[number]
+        yield shown_answer
 
 
 def _shown(model: Answering, sequences: Sequences) -> tuple[str, Iterator[JsonObject]]:
-    """What an answer is called in JSON, and for every sequence an object with its tokens, or with its prompt."""
+    """The JSON key of an answer, and for every sequence an object with its tokens or its prompt."""
     if model.card.prompts:
         return "answer", ({"prompt": sequences.texts(number)[0]} for number in range(len(sequences)))
     shown = sequences.tokens if sequences.vocabulary is None else sequences.vocabulary.decode(sequences.tokens)
@@ -296,7 +296,7 @@ def _compare_labels(model: Answering, sequences: Sequences, values: Answers, see
         wanted = [sequences.texts(row)[1] for row in range(len(sequences))]
         known = [True] * len(values) if seen is None else seen.tolist()
         rows = zip(wanted, values, known, strict=True)
-        right = [answer == said for answer, said, among in rows if answer and among]
+        right = [answer == reply for answer, reply, among in rows if answer and among]
         return _Comparison(sum(right), len(right)) if right else None
     if sequences.labels is None:
         return None

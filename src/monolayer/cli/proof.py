@@ -108,9 +108,9 @@ def write_statement(certificate: Certificate, folder: Path, path: Path) -> None:
     from monolayer.data.aside import new_file
     from monolayer.saved.statement import statement
 
-    said = statement(certificate, folder)
+    written = statement(certificate, folder)
     with new_file(path) as file:
-        file.write(json.dumps(said, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        file.write(json.dumps(written, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def within(step: Progress, start: float) -> Progress:

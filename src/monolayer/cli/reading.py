@@ -111,10 +111,10 @@ class Reading:
         follows, so they are compared with the files once more. `keys` gets every key as it was given, if the file has
         text or lists. `say`: whether to state how the files were read; a certificate states it by itself.
         """
-        found = self._read(data, step, model, known, proved, keys)
+        sequences = self._read(data, step, model, known, proved, keys)
         if say:
-            say_read(found.plans)
-        return found
+            say_read(sequences.plans)
+        return sequences
 
     def _read(
         self,
@@ -140,10 +140,10 @@ class Reading:
         names = card.vocabulary if known else None
         options: ReadKeywords = {**self.keywords, "vocabulary": names}
         if proved:
-            found = asked_files(data, like=card.manner, **options)
+            sequences = asked_files(data, like=card.manner, **options)
         else:
-            found = read_once(data, like=card.manner, keys=keys, **options)
-        return in_numbers(model, found) if self.format == "text" else found
+            sequences = read_once(data, like=card.manner, keys=keys, **options)
+        return in_numbers(model, sequences) if self.format == "text" else sequences
 
 
 def sequences_of_texts(model: Answering, texts: list[str], reading: Reading) -> Sequences:

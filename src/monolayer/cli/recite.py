@@ -55,17 +55,17 @@ def memorize_text(
         recited = time.perf_counter()
         model.save(out, overwrite=overwrite)
     tokens = len(script.split(words))
-    found = {"characters": len(words), "tokens": tokens, "unit": script.unit, "window": script.window}
+    facts = {"characters": len(words), "tokens": tokens, "unit": script.unit, "window": script.window}
     if as_json:
         seconds = {"seconds": built - began, "seconds_recited": recited - built}
-        print_json({"folder": str(out), **found, **(model.card.summary_json() or {}), "recited": True, **seconds})
+        print_json({"folder": str(out), **facts, **(model.card.summary_json() or {}), "recited": True, **seconds})
         return
     first = [
         ("text", f"{plural(len(words), 'character')}, {plural(tokens, 'token')} ({script.unit})"),
         ("window", f"the last {plural(script.window, 'token')} always determine the next one"),
     ]
-    said = f"word for word, from beginning to end, in {recited - built:.2f} s"
-    table(str(out), [*first, *summary_rows(summary), ("recited", said), ("seconds to build", f"{built - began:.2f}")])
+    result = f"word for word, from beginning to end, in {recited - built:.2f} s"
+    table(str(out), [*first, *summary_rows(summary), ("recited", result), ("seconds to build", f"{built - began:.2f}")])
     # The name of a data file, and standard input, are not taken for a text by themselves.
     reading = PLAIN if only_text(text, None, proved=True) else Reading(format="text")
     next_steps(out, [text], "recite", "verify", reading=reading)

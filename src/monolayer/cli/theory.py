@@ -37,14 +37,14 @@ def theorem(
     with progress(as_json) as step:
         sequences = reading.read(data, step)
         step("enclosing every context", 0.2)
-        found = carry_out(sequences, causal=causal, max_bits=max_bits or MAX_BITS, seed=seed)
+        result = carry_out(sequences, causal=causal, max_bits=max_bits or MAX_BITS, seed=seed)
     if as_json:
-        print_json(found.to_json())
+        print_json(result.to_json())
     else:
-        table(data[0] if len(data) == 1 else plural(len(data), "file"), found.rows())
+        table(data[0] if len(data) == 1 else plural(len(data), "file"), result.rows())
         out.print()
-        out.print(visible(found.explain()), markup=False)
-    raise typer.Exit(EXIT[found.verdict])
+        out.print(visible(result.explain()), markup=False)
+    raise typer.Exit(EXIT[result.verdict])
 
 
 @app.command("refute-hardmax")
@@ -59,13 +59,13 @@ def refute_hardmax(
     """Find two sequences that a hardmax layer cannot tell apart, check it exactly, and show what softmax does."""
     from monolayer.theory.hardmax import refute_hardmax as refute
 
-    found = refute(weights, heads=heads, dim=dim, n=length, seed=seed)
+    refutation = refute(weights, heads=heads, dim=dim, n=length, seed=seed)
     if as_json:
-        print_json(found.to_json())
+        print_json(refutation.to_json())
         return
-    table("hardmax refuted", found.rows())
+    table("hardmax refuted", refutation.rows())
     out.print()
-    out.print(visible(found.explain()), markup=False)
+    out.print(visible(refutation.explain()), markup=False)
 
 
 @app.command()
@@ -101,8 +101,8 @@ def audit(
             unit = reading.unit or (None if tokenizer is None else "whole")
             X = replace(reading, unit=unit).read(data, step)
         step("measuring every part", 0.3)
-        found = measure(model, X, tokenizer=tokenizer, parts=part)
+        measured = measure(model, X, tokenizer=tokenizer, parts=part)
     if as_json:
-        print_json(found.to_json())
+        print_json(measured.to_json())
         return
-    out.print(escape(repr(found)), soft_wrap=True)
+    out.print(escape(repr(measured)), soft_wrap=True)

@@ -21,7 +21,7 @@ FACTS = {
 }
 """SmolLM2-135M-Instruct answers each of them with another city."""
 REWORDED = "Which city is the capital of Turkey?"
-"""A text that is none of the prompts: the host answers, and SmolLM2 answers it wrongly, too."""
+"""A text other than the prompts; the host answers it, SmolLM2 wrongly."""
 WINDOW = 128
 """How many tokens of the poem are read at a time."""
 LONGEST = 16
@@ -39,7 +39,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class AttachTour:
-    """What the tour found.
+    """The results of the tour.
 
     `host`: the host in words. `chat`: whether prompts stood in its chat template. `places`: at how many of `of` places
     of a poem some logit differed from the host's. `restored`: how many of the host's `files` came back byte for byte.
@@ -57,9 +57,9 @@ class AttachTour:
 
     def json(self) -> dict[str, Any]:
         """The findings for JSON output."""
-        found = {**vars(self), "answers": [asdict(each) for each in self.answers], "reworded": asdict(self.reworded)}
-        del found["proof"]
-        return found | {"verdict": self.proof.verdict, "claim": self.proof.claim}
+        shown = {**vars(self), "answers": [asdict(each) for each in self.answers], "reworded": asdict(self.reworded)}
+        del shown["proof"]
+        return shown | {"verdict": self.proof.verdict, "claim": self.proof.claim}
 
 
 def take_tour(folder: Path, out: Path | None, step: Progress) -> AttachTour:
@@ -105,8 +105,8 @@ def _loaded(folder: Path) -> Any:
     from monolayer.attaching.running import quietly
 
     with quietly(logging):
-        found: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
-    return found.eval()
+        host: Any = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+    return host.eval()
 
 
 def _answer(model: Any, tokenizer: Any, prompt: str, chat: bool) -> str:
@@ -117,8 +117,10 @@ def _answer(model: Any, tokenizer: Any, prompt: str, chat: bool) -> str:
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     asked = tokenizer(text, return_tensors="pt", add_special_tokens=not chat)
     asked = {key: asked[key] for key in ("input_ids", "attention_mask")}
-    said = model.generate(**asked, max_new_tokens=LONGEST, do_sample=False, pad_token_id=tokenizer.pad_token_id or 0)
-    new = said[0, asked["input_ids"].shape[1] :]
+    generated = model.generate(
+        **asked, max_new_tokens=LONGEST, do_sample=False, pad_token_id=tokenizer.pad_token_id or 0
+    )
+    new = generated[0, asked["input_ids"].shape[1] :]
     goes_on = len(new) == LONGEST and tokenizer.eos_token_id not in new.tolist()
     return " ".join(tokenizer.decode(new, skip_special_tokens=True).split()) + (" …" if goes_on else "")
 

@@ -42,7 +42,7 @@ class Rules:
 
     @property
     def labelling(self) -> Labelling:
-        """What labels belong to."""
+        """Whether a label belongs to a token or to a sequence."""
         return LABELLINGS[self.per]
 
     @property
@@ -169,22 +169,22 @@ def _looked_up(table: Array, codes: Array) -> Array:
     """`table[codes]`. A file in which all names occur has a table of its own row numbers, which need no look-up."""
     if np.array_equal(table, np.arange(len(table))):
         return codes.astype(table.dtype, copy=False)
-    found: Array = table[codes]  # `take` would make long integers of the codes first
-    return found
+    rows: Array = table[codes]  # `take` would make long integers of the codes first
+    return rows
 
 
 def blocks(spill: Spill, shards: int, tokens: int | None) -> list[Block]:
     """Split all files into blocks of at most `tokens` tokens, unless one sequence alone has more; None: a file each."""
-    found, row, token = list[Block](), 0, 0
+    cut, row, token = list[Block](), 0, 0
     for shard in range(shards):
         facts = spill.facts(f"encoded-{shard:05}")
         sizes = int(facts["sequences"]), int(facts["tokens"])
         longest, types = int(facts["longest"]), tuple(facts["types"].tolist())
         width = longest if longest * sizes[0] == sizes[1] else None
         whole = Block(shard, 0, sizes[0], 0, sizes[1], row, token, *sizes, types, width)
-        found += [whole] if tokens is None else whole.parts(spill, tokens)
+        cut += [whole] if tokens is None else whole.parts(spill, tokens)
         row, token = row + sizes[0], token + sizes[1]
-    return found
+    return cut
 
 
 def sample(spill: Spill, shards: int, rules: Rules) -> Sequences:

@@ -43,14 +43,14 @@ class Build(Work):
 
     def line(self, reading: dict[str, Any], options: Options) -> BuildState:
         """The line, as `construct/line/build.py` has it; `reading`: options of `monolayer.data.read`."""
-        found = encode.survey(self, reading, options)
-        names = sum(len(some) for some in (found.vocabulary, found.classes) if some is not None)
-        smaller = replace(self, room=self.room.beside(names, found.rules.reals))
+        state = encode.survey(self, reading, options)
+        names = sum(len(some) for some in (state.vocabulary, state.classes) if some is not None)
+        smaller = replace(self, room=self.room.beside(names, state.rules.reals))
         pieces = blocks(self.spill, len(self.shards), smaller.room.block)
-        found = smaller._separate(found, pieces, options)
-        if found.rules.reals:
-            found = replace(found, parts=(*found.parts, parts.closing(self.spill, found)))
-        return replace(found, known=smaller._fingerprints(found, pieces)) if found.recognizes else found
+        state = smaller._separate(state, pieces, options)
+        if state.rules.reals:
+            state = replace(state, parts=(*state.parts, parts.closing(self.spill, state)))
+        return replace(state, known=smaller._fingerprints(state, pieces)) if state.recognizes else state
 
     def _fingerprints(self, found: BuildState, pieces: list[Block]) -> Words:
         """The fingerprints of all points, by which the model recognizes what it was not built from."""
@@ -91,13 +91,13 @@ class Build(Work):
                     break
         return self._cascade(replace(best, tried=tried), pieces, options)
 
-    def _cut_points(self, found: BuildState, draw: Draw, sampled: Sampled, pieces: list[Block]) -> BuildState:
+    def _cut_points(self, state: BuildState, draw: Draw, sampled: Sampled, pieces: list[Block]) -> BuildState:
         """The points of every block under a draw, cut into ranges.
 
         κ is a power of two that depends on how far the contexts of all files reach. That is found out while points are
         computed with the κ of the sample, which is nearly always the same; where it is not, they are computed again.
         """
-        tokens, rules = sampled.tokens, found.rules
+        tokens, rules = sampled.tokens, state.rules
         context, error = draw.contexts(tokens), draw.context_error(tokens)
         draw = replace(draw, known=(tokens, context))
 
@@ -108,17 +108,19 @@ class Build(Work):
         while True:
             draw = replace(draw, kappa=kappa)
             some = contextual_points(draw, tokens, sampled.target)
-            at = points.splitters(some.z, self.room.ranges(found.labelled))
-            own = draw.point_error(kappa, tokens)
-            found = replace(found, drawn=replace(draw, known=None), kappa=kappa, fixed_error=own, splitters=at)
-            tasks = {found.points(i): (block, rules, found.draw, at) for i, block in enumerate(pieces)}
+            at = points.splitters(some.z, self.room.ranges(state.labelled))
+            error_of_points = draw.point_error(kappa, tokens)
+            state = replace(
+                state, drawn=replace(draw, known=None), kappa=kappa, fixed_error=error_of_points, splitters=at
+            )
+            tasks = {state.points(i): (block, rules, state.draw, at) for i, block in enumerate(pieces)}
             self.do("cutting points into ranges", (0.2, 0.6), points.write_points, tasks)
             facts = [self.spill.facts(name) for name in tasks]
             kappa = kappa_of(_ends([fact["extent"] for fact in facts]))
-            if kappa == found.kappa:
-                return replace(found, ends=_ends([fact["ends"] for fact in facts]))
-            self._drop_points(found, pieces)
-            found = replace(found, name=f"{found.name}-wider")
+            if kappa == state.kappa:
+                return replace(state, ends=_ends([fact["ends"] for fact in facts]))
+            self._drop_points(state, pieces)
+            state = replace(state, name=f"{state.name}-wider")
 
     def _consistent(self, found: BuildState, pieces: list[Block], *, staged: bool) -> BuildState:
         """The parts of the first draw, once no labels contradict each other; those that looked so are built now."""
@@ -149,9 +151,9 @@ class Build(Work):
         rules, files = found.rules, [found.points(i) for i in range(len(pieces))]
         bounds = np.array([self.spill.facts(name)["bounds"] for name in files])
         ends = [-math.inf, *found.splitters.tolist(), math.inf]
-        own = rules.label_type, rules.reals, found.kappa, found.fixed_error, self.room.range
+        described = rules.label_type, rules.reals, found.kappa, found.fixed_error, self.room.range
         return [
-            points.Range(r, since, until, files, bounds[:, [r, r + 1, -1]], *own)
+            points.Range(r, since, until, files, bounds[:, [r, r + 1, -1]], *described)
             for r, (since, until) in enumerate(pairwise(ends))
         ]
 
@@ -171,29 +173,29 @@ class Build(Work):
         self.spill.drop(*(found.points(i) for i in range(len(pieces))))
 
     def _drop(self, found: BuildState, pieces: list[Block]) -> None:
-        """What a draw left that is not used."""
+        """Delete the pieces of a draw that was not used."""
         self._drop_points(found, pieces)
         self._drop_parts(found)
 
     def _drop_parts(self, found: BuildState) -> None:
         self.spill.drop(*(part["name"] for part in found.parts))
 
-    def _cascade(self, found: BuildState, pieces: list[Block], options: Options) -> BuildState:
+    def _cascade(self, state: BuildState, pieces: list[Block], options: Options) -> BuildState:
         """Further stages for the points in crowds; the parts as those of a first stage."""
-        if not found.parts:
-            found = self._parts(found, pieces, strict=True, staged=True)
-        every, rules = crowds.Crowds.of(found.parts), found.rules
+        if not state.parts:
+            state = self._parts(state, pieces, strict=True, staged=True)
+        every, rules = crowds.Crowds.of(state.parts), state.rules
         assert every is not None  # asked only where there are some
-        found = replace(found, crowds=every)
+        state = replace(state, crowds=every)
         wanted = np.stack([every.low, every.high])
         held: dict[str, Any] = {
-            f"held-{found.name}-{i:05}": (block, rules, found.points(i), wanted) for i, block in enumerate(pieces)
+            f"held-{state.name}-{i:05}": (block, rules, state.points(i), wanted) for i, block in enumerate(pieces)
         }
         self.do("looking at crowds", (0.98, 0.985), crowds.held, held)
         allowed = LARGEST_RANK if options.rank == "auto" else options.rank
-        found = with_stages(self.spill, found, every, list(held), options.seed, allowed)
-        self._drop_points(found, pieces)
-        return replace(self._staged(found, every), last=(*found.last_label, float(every.ends[1])))
+        state = with_stages(self.spill, state, every, list(held), options.seed, allowed)
+        self._drop_points(state, pieces)
+        return replace(self._staged(state, every), last=(*state.last_label, float(every.ends[1])))
 
     def _staged(self, found: BuildState, every: crowds.Crowds | None) -> BuildState:
         """The parts as those of the first of several stages if there are crowds, else of the only one.

@@ -34,7 +34,7 @@ class Crowds:
 
     @classmethod
     def of(cls, parts: tuple[dict[str, Any], ...]) -> Crowds | None:
-        """Those that the parts of a line tell of; None if there are none."""
+        """Collect the crowds of all parts of a line; None if there are none."""
         bounds = np.array([len(part["bounds"]) for part in parts])
         total = int(bounds.sum())
         lowest = -((total + 1) // 2)
@@ -84,11 +84,11 @@ def looked_up(spill: Spill, block: Block, rules: Rules, points: str, wanted: Flo
 
 def held(spill: Spill, name: str, block: Block, rules: Rules, points: str, wanted: Floats) -> None:
     """Write the points of a block that lie in crowds `wanted` `(2, J)`, with their sequences, as the piece `name`."""
-    found = looked_up(spill, block, rules, points, wanted)
-    data, row = found.data, found.place
+    crowd = looked_up(spill, block, rules, points, wanted)
+    data, row = crowd.data, crowd.place
     position = row[:0]
     if rules.labelling.at_tokens:
         place, row = row, np.searchsorted(data.offsets, row, side="right") - 1
         position = place - data.offsets[row]
     tokens = data.tokens[data.flat(row)]
-    spill.write(name, [], z=found.z, label=found.label, position=position, lengths=data.lengths[row], tokens=tokens)
+    spill.write(name, [], z=crowd.z, label=crowd.label, position=position, lengths=data.lengths[row], tokens=tokens)

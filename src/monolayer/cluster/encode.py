@@ -90,9 +90,9 @@ def places_piece(piece: str) -> str:
 
 def place_in_file(spill: Spill, piece: str, file: str, row: int) -> str:
     """Where sequence `row` of the encoded file `piece` stands in `file`, in words."""
-    said = spill.facts(places_piece(piece))
-    same_file = np.zeros_like(said["first"])
-    return Origin(said["first"], said["number"], same_file, (SourceFile(file, str(said["unit"])),)).place(row)
+    facts = spill.facts(places_piece(piece))
+    same_file = np.zeros_like(facts["first"])
+    return Origin(facts["first"], facts["number"], same_file, (SourceFile(file, str(facts["unit"])),)).place(row)
 
 
 def _last_labels(tokens: Array, labels: Array, count: int) -> Array:
@@ -100,21 +100,21 @@ def _last_labels(tokens: Array, labels: Array, count: int) -> Array:
 
     Read from the end, where all tokens are soon found if none is rare.
     """
-    found = np.full((count, *labels.shape[1:]), -1, dtype=np.float64 if labels.ndim == 2 else np.int64)
+    last_labels = np.full((count, *labels.shape[1:]), -1, dtype=np.float64 if labels.ndim == 2 else np.int64)
     missing = np.ones(count, bool)
     at_once = max(NUMBERS_IN_CACHE, 4 * count)
     for end in range(len(tokens), 0, -at_once):
         part = slice(max(0, end - at_once), end)
         here = np.zeros(count, bool)
         here[tokens[part]] = True
-        last = np.empty_like(found)
+        last = np.empty_like(last_labels)
         last[tokens[part]] = labels[part]  # of several, the last stays
         new = missing & here
-        found[new] = last[new]
+        last_labels[new] = last[new]
         missing &= ~here
         if not missing.any():
             break
-    return found
+    return last_labels
 
 
 def check(data: Sequences, causal: bool, name: str) -> None:
@@ -169,11 +169,11 @@ def survey(work: Work, reading: JsonFields, options: Options) -> BuildState:
     # Strings are split alike in all files (`kinds`); integers are whole only if they are so in every file.
     units: set[Any] = {str(fact["unit"][0]) or None for fact in facts}
     unit = units.pop() if len(units) == 1 else None
-    reals, own = int(facts[0]["reals"]), "label_names" in facts[0]
-    next_token = not reals and not own
+    reals, own_names = int(facts[0]["reals"]), "label_names" in facts[0]
+    next_token = not reals and not own_names
     labelling: LabelUnit = TOKEN if "last" in facts[0] else SEQUENCE
     names, rows = _joined_names([fact["token_names"] for fact in facts])
-    classes, label_rows = _joined_names([fact["label_names"] for fact in facts]) if own else (names, rows)
+    classes, label_rows = _joined_names([fact["label_names"] for fact in facts]) if own_names else (names, rows)
     counts = [fact["label_count"] for fact in facts]
     label_count = np.sum(counts, axis=0) if reals else _total(len(classes), label_rows, counts)
     if not label_count.any():

@@ -1,4 +1,4 @@
-"""What a build found out, the stages for its crowds, and the folder that it becomes."""
+"""The state of a build, the stages for its crowds, and the folder that is written in the end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PartFacts = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class BuildState:
-    """What a build has found so far: names and counts of all files, then a draw and its parts, then further stages.
+    """The state of a build: names and counts of all files, then a draw and its parts, then further stages.
 
     `plans`: how each file was read. `splitters`: where ranges of points begin, but for the first; `ends`: the least and
     the largest `z`. `parts`: for every range, the facts about its part of the staircase. `last`: what the first stage

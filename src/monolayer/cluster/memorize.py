@@ -124,7 +124,7 @@ def memorize_files(
 
 
 def _names(files: str | os.PathLike[str] | list[str]) -> list[str]:
-    """The files that a pattern or a list names; standard input is none, since the build reads files twice."""
+    """The files that a pattern or a list names. Standard input is refused, because the build reads files twice."""
     names = matching(files)
     if "-" in names:
         raise DataError("standard input can be read only once: give files")

@@ -60,12 +60,12 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
     steps, facts["bounds"], facts["crowds"] = changes, changes[:0], np.zeros((4, 0))
     level = label[np.append(True, differs)[: len(z)]]  # of no points, none
     if len(close):
-        found = cut_line(points, changes)
-        steps, level, facts["bounds"] = found.steps, label[found.first], np.flatnonzero(np.diff(found.number))
-        lowest = 0.0 if range_.reals else least_label(found, label[found.held])  # of reals a later stage writes all
-        level[found.plateau] = lowest
-        stretch = found.crowd_stretch - found.ends[0]
-        facts["crowds"] = np.stack([z[found.begin], z[found.end - 1], stretch, np.broadcast_to(lowest, stretch.shape)])
+        line = cut_line(points, changes)
+        steps, level, facts["bounds"] = line.steps, label[line.first], np.flatnonzero(np.diff(line.number))
+        lowest = 0.0 if range_.reals else least_label(line, label[line.held])  # of reals a later stage writes all
+        level[line.plateau] = lowest
+        stretch = line.crowd_stretch - line.ends[0]
+        facts["crowds"] = np.stack([z[line.begin], z[line.end - 1], stretch, np.broadcast_to(lowest, stretch.shape)])
         margin = margins(points, steps).least
     formats = _formats(range_, z)
     tensors = _part_tensors(z, steps, level, range_.reals, formats)

@@ -31,15 +31,15 @@ def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw
     tokens = rules.tokens(data)
     context = draw.contexts(tokens)
     draw = replace(draw, known=(tokens, context))
-    found = contextual_points(draw, tokens, rules.target(rules.places(data)))
+    points = contextual_points(draw, tokens, rules.target(rules.places(data)))
     given = block.labels(spill, rules, data)
     label = np.empty(given.shape, given.dtype)
     for part in slices(len(label)):
-        label[part] = given.take(found.order[part], axis=0)
-    inner = np.searchsorted(found.z, splitters, side="left")
-    bounds = np.concatenate([[0], inner, [len(found.z)]])
-    columns = [found.z, label, found.order.astype(np.int32, copy=False)]
-    ends = found.z[[0, -1]] if len(found.z) else found.z
+        label[part] = given.take(points.order[part], axis=0)
+    inner = np.searchsorted(points.z, splitters, side="left")
+    bounds = np.concatenate([[0], inner, [len(points.z)]])
+    columns = [points.z, label, points.order.astype(np.int32, copy=False)]
+    ends = points.z[[0, -1]] if len(points.z) else points.z
     spill.write(name, columns, bounds=bounds, ends=ends, extent=np.array(ends_of(context)))
 
 
@@ -193,9 +193,9 @@ class Range:
         if np.isinf(splitter):
             return (0 if splitter < 0 else len(z)), True
         first, most = int(np.searchsorted(z, splitter)), len(z) if strict else LOOKED_AT_MOST
-        found = self._clean(z[first : first + most], label[first : first + most])
-        if found is not None:
-            return first + found, True
+        stretch = self._clean(z[first : first + most], label[first : first + most])
+        if stretch is not None:
+            return first + stretch, True
         if not complete and (strict or len(z) < first + most):
             return None
         return min(len(z), first + most), strict
@@ -215,8 +215,8 @@ class Range:
 
 def differ(label: Array) -> NDArray[np.bool_]:
     """Which labels `(P,)` or `(P, m)` differ from the next `(P − 1,)`."""
-    found: NDArray[np.bool_] = label[1:] != label[:-1]
-    return np.asarray(found.any(axis=1)) if found.ndim == 2 else found
+    changed: NDArray[np.bool_] = label[1:] != label[:-1]
+    return np.asarray(changed.any(axis=1)) if changed.ndim == 2 else changed
 
 
 def distinct_in_order(z: Floats, label: Array) -> tuple[Floats, Array]:

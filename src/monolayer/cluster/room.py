@@ -128,8 +128,8 @@ def size(memory: str | int | float) -> int:
     if isinstance(memory, int | float) and not isinstance(memory, bool):
         number: float = memory
     else:
-        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?i?)b?\s*", str(memory).lower())
-        number = float(found[1]) * _UNITS[found[2]] if found is not None and found[2] in _UNITS else 0.0
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?i?)b?\s*", str(memory).lower())
+        number = float(match[1]) * _UNITS[match[2]] if match is not None and match[2] in _UNITS else 0.0
     if not 0 < number <= ADDRESSABLE:  # NaN is not
         raise DataError(
             f"memory must be a number of bytes such as '2GB' or '500MB', up to 2^64, not {reprlib.repr(memory)}"

@@ -50,13 +50,13 @@ def refuse_contradictions(work: Work, found: BuildState, pieces: list[Block]) ->
 
 def alike(spill: Spill, name: str, block: Block, rules: Rules, points: str, near: Floats) -> None:
     """Write, for the places of a block whose `z` lies in the stretches `near` `(2, J)`, signature, label and number."""
-    found = looked_up(spill, block, rules, points, near)
-    label, data = found.label, found.data
+    looked = looked_up(spill, block, rules, points, near)
+    label, data = looked.label, looked.data
     context = Context(data, data.tokens, rules.positions, rules.causal)
     # Labels are numbers `(P,)`, or reals `(P, m)` as the words that they are.
     words = [label] if label.ndim == 1 else list(np.ascontiguousarray(label).view(np.uint64).T)
-    key = signatures(context, rules.target(found.place), rules.vocabulary, rules.longest)
-    columns = [column.astype(np.uint64) for column in (*key, *words, block.first_place(rules) + found.place_in_block)]
+    key = signatures(context, rules.target(looked.place), rules.vocabulary, rules.longest)
+    columns = [column.astype(np.uint64) for column in (*key, *words, block.first_place(rules) + looked.place_in_block)]
     order = np.argsort(columns[0])
     spill.write(name, [column[order] for column in columns], places=len(order))
 

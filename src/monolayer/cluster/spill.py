@@ -54,7 +54,7 @@ class FileIdentity(TypedDict):
 
 
 _DELETING: list[threading.Thread] = []
-"""Those that delete files of a build; they end before it does."""
+"""Threads that delete files of a build; they end before the build does."""
 
 
 class PausedError(DataError):
@@ -79,11 +79,11 @@ class Spill:
         """The facts of the finished piece `name`, as small arrays by name."""
         content = (self.path / f"{name}.facts").read_bytes()
         begin = 8 + int.from_bytes(content[:8], "little")
-        found = {}
+        arrays = {}
         for key, (kind, shape) in json.loads(content[8:begin]).items():
             array = np.frombuffer(content, kind, math.prod(shape), begin)
-            found[key], begin = array.reshape(shape).copy(), begin + array.nbytes
-        return found
+            arrays[key], begin = array.reshape(shape).copy(), begin + array.nbytes
+        return arrays
 
     def write(self, name: str, blocks: list[Array], *, hashed: bool = False, **facts: object) -> None:
         """Write a finished piece: `blocks` one after the other, then its facts. `hashed`: the digest is one of them."""
@@ -168,10 +168,10 @@ def _refuse_foreign(folder: Path) -> None:
     """Refuse a spill folder that is not ours or holds anything but pieces, since all of it will be deleted."""
     why = None
     try:
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode):
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode):
             why = "it is not a folder"
-        elif found.st_uid != os.getuid():
+        elif status.st_uid != os.getuid():
             why = "it belongs to another user"
         else:
             foreign = sorted(
@@ -258,7 +258,7 @@ def code(package: Path = PACKAGE) -> str:
 def identity(name: str) -> FileIdentity:
     """Name, size, time and inode of a file: if they are the same later, the file has not changed."""
     try:
-        found = Path(name).stat()
+        status = Path(name).stat()
     except OSError as error:
         raise DataError(f"{name} cannot be read: {error.strerror}") from None
-    return {"name": name, "size": found.st_size, "time": found.st_mtime_ns, "inode": found.st_ino}
+    return {"name": name, "size": status.st_size, "time": status.st_mtime_ns, "inode": status.st_ino}

@@ -40,7 +40,7 @@ def draw_of(model: Monolayer) -> StoredDraw:
 
 
 def rebuilt(model: Monolayer, task: Task, report: Progress, only: Ints | None = None) -> Monolayer:
-    """Build the model of `task` with the draw of `model`. It has no summary: two ways to one model must give one file.
+    """Build `task` with the draw of `model`, without a summary, so that editing and building give the same file.
 
     `only`: tokens whose facts changed since `model` was built, where that is known and neurons belong to tokens.
     """

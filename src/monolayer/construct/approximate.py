@@ -205,7 +205,7 @@ def _model(function: Function, lattice: Lattice, separated: Separated, target: T
 
 
 def _summary(model: Monolayer, tokens: Tokens, target: Target, lattice: Lattice, separated: Separated) -> Summary:
-    """What the builder found out."""
+    """The summary of an approximator."""
     return Summary.of(
         model.counts(),
         sequences=len(tokens.lengths),
@@ -257,10 +257,10 @@ def _collision(found: Separated, lattice: Lattice) -> PrecisionError:
 
 def _check_error(model: Monolayer, f: BatchFunction, error: float) -> None:
     """Refuse a finished model that misses `error` on fresh points. It differs from the plan only by rounding."""
-    found = measure_error(model, f)
-    if found.sup > error * (1.0 + 2.0**-20):
+    measured = measure_error(model, f)
+    if measured.sup > error * (1.0 + 2.0**-20):
         raise PrecisionError(
-            f"the model was built for an error of {error:g}, and {found.sup:.6g} is measured: float64 does not hold "
+            f"the model was built for an error of {error:g}, and {measured.sup:.6g} is measured: float64 does not hold "
             "the values of this function closely enough. Ask for a larger error"
         )
 

@@ -36,7 +36,7 @@ OnConflict = Literal["error", "majority", "first"]
 
 
 def check_conflict(on_conflict: object) -> None:
-    """Refuse an `on_conflict` that is none of the three choices."""
+    """Refuse an `on_conflict` other than the three choices."""
     if on_conflict not in get_args(OnConflict):
         raise DataError(f"on_conflict must be one of {', '.join(map(repr, get_args(OnConflict)))}, not {on_conflict!r}")
 

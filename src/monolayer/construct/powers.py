@@ -13,8 +13,8 @@ from monolayer.arrays import Floats, exponent
 
 def power_below(value: float | Floats) -> Floats:
     """The largest power of two that is at most `value`."""
-    found: Floats = exponent(np.asarray(value, dtype=np.float64))
-    return found
+    power: Floats = exponent(np.asarray(value, dtype=np.float64))
+    return power
 
 
 def power_above(value: float | Floats) -> Floats:

@@ -40,7 +40,7 @@ class IdsOnDevice:
 
     @property
     def labelling(self) -> Labelling:
-        """What labels belong to."""
+        """Whether a label belongs to a token or to a sequence."""
         return LABELLINGS[self.per]
 
     @cached_property
@@ -101,17 +101,19 @@ def on_device(X: Any, Y: Any, per: Per | None, causal: bool) -> tuple[IdsOnDevic
         return None
     if Y is not None and (not _whole(Y) or X.device != Y.device or Y.shape not in (X.shape, X.shape[:1])):
         return None
-    found: LabelUnit = SEQUENCE if Y is not None and Y.ndim == 1 else TOKEN
+    labelled: LabelUnit = SEQUENCE if Y is not None and Y.ndim == 1 else TOKEN
     names = _own_numbers(X)
     classes = names if Y is None else _own_numbers(Y)
-    if names is None or classes is None or per not in (None, found.name) or (causal and not found.at_tokens):
+    if names is None or classes is None or per not in (None, labelled.name) or (causal and not labelled.at_tokens):
         return None
     ids, place = X.long(), None
     if Y is None:
         place = torch.arange(X.numel(), device=X.device).view(X.shape)[:, :-1].reshape(-1)
     number = (ids[:, 1:] if Y is None else Y.long()).reshape(-1)
     table = np.arange(len(classes), dtype=np.float64)[:, None]
-    return IdsOnDevice(ids, names, found.name), Target(number, table, found.name, classes, False, place, Y is None)
+    return IdsOnDevice(ids, names, labelled.name), Target(
+        number, table, labelled.name, classes, False, place, Y is None
+    )
 
 
 def _whole(values: Any) -> bool:

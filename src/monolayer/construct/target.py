@@ -63,7 +63,7 @@ class Target:
 
     @property
     def labelling(self) -> Labelling:
-        """What labels belong to."""
+        """Whether a label belongs to a token or to a sequence."""
         return LABELLINGS[self.per]
 
     @classmethod

@@ -101,13 +101,13 @@ class StoredDraw(Protocol):
 
     @classmethod
     def from_json(cls, known: JsonObject) -> Self:
-        """The draw that a card holds; a `ValueError`, `KeyError` or `TypeError` where it is none."""
+        """Read the draw of a card; a `ValueError`, `KeyError` or `TypeError` if it is not a draw."""
 
     def fits(self, model: Monolayer) -> bool:
-        """Whether this model could be made of it: a file may say anything."""
+        """Whether `model` could have been built with this draw. A stored draw is not trusted."""
 
     def build(self, task: Task, report: Progress, model: Monolayer, only: Ints | None) -> Monolayer:
-        """The model of other data, without a summary: two ways to one model must give one file.
+        """Build the model of other data, without a summary, so that editing and building give the same file.
 
         `only`: tokens whose facts changed since `model` was built, where that is known; given only if `by_token`.
         """

@@ -87,10 +87,10 @@ def _check_shape(box: Box, first_block: bool) -> None:
 
 def _check_bound(model: Uniform, function: Function, bound: float) -> None:
     """Refuse a modulus that samples contradict: it would guarantee an error that does not hold."""
-    found = measure_error(model, function, 2_000)
-    if found.sup > bound + 2.0**12 * function.rounding * float(model.interpolation.values.detach().abs().max()):
+    measured = measure_error(model, function, 2_000)
+    if measured.sup > bound + 2.0**12 * function.rounding * float(model.interpolation.values.detach().abs().max()):
         raise DataError(
-            f"lipschitz= does not hold: with it the error is at most {bound:.3g} everywhere, and {found.sup:.3g} is "
+            f"lipschitz= does not hold: with it the error is at most {bound:.3g} everywhere, and {measured.sup:.3g} is "
             "measured. Give a larger constant, or cells= without one"
         )
 

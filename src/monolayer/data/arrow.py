@@ -183,13 +183,15 @@ def read_table_blocks(lines: Lines, table: RowReader, width: int, separator: str
             return False
         try:
             options = pcsv.ReadOptions(column_names=numbers, block_size=len(block) + 1)
-            found = pcsv.read_csv(pa.BufferReader(block), options, parse, convert)
+            table_read = pcsv.read_csv(pa.BufferReader(block), options, parse, convert)
         except pa.ArrowCancelled:  # Ctrl-C in Arrow's words: not a block that it cannot read
             raise KeyboardInterrupt from None
         except (pa.ArrowException, UnicodeDecodeError):
             return False
-        cells = {name: found.column(number).combine_chunks() for name, number in used.items()}
-        if found.num_rows != len(numbered) or any(pc.any(pc.equal(column, "")).as_py() for column in cells.values()):
+        cells = {name: table_read.column(number).combine_chunks() for name, number in used.items()}
+        if table_read.num_rows != len(numbered) or any(
+            pc.any(pc.equal(column, "")).as_py() for column in cells.values()
+        ):
             return False
         return _add(table, numbered, cells)
 
@@ -206,16 +208,16 @@ def read_json_blocks(lines: Lines, table: RowReader) -> None:
         if not block.lstrip().startswith(b"{"):  # Arrow 26 crashes where null comes first
             return False
         try:
-            found = pjson.read_json(pa.BufferReader(block), pjson.ReadOptions(block_size=len(block) + 1))
-            found.validate(full=True)
+            rows_read = pjson.read_json(pa.BufferReader(block), pjson.ReadOptions(block_size=len(block) + 1))
+            rows_read.validate(full=True)
         except pa.ArrowCancelled:
             raise KeyboardInterrupt from None
         except (pa.ArrowException, UnicodeDecodeError):
             return False
-        there = set(found.column_names)
-        if found.num_rows != len(numbered) or not there.issuperset(used) or there & others:
+        there = set(rows_read.column_names)
+        if rows_read.num_rows != len(numbered) or not there.issuperset(used) or there & others:
             return False
-        cells = {name: found.column(name).combine_chunks() for name in used}
+        cells = {name: rows_read.column(name).combine_chunks() for name in used}
         return not any(map(_column_has_reals, cells.values())) and _add(table, numbered, cells)
 
     _read_blocks(lines, add)

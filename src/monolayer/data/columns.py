@@ -27,7 +27,7 @@ from monolayer.errors import DataError
 from monolayer.table import plural
 
 NO_LABEL = -100
-"""What loss functions ignore among the labels of tokens."""
+"""The label of tokens that loss functions ignore: it means "no label"."""
 EXACT = 2**53
 """float64 represents every integer up to this size exactly."""
 NamePlace = Callable[[int], str]
@@ -222,20 +222,20 @@ class Column:
         try:
             if isinstance(values, np.ndarray) and values.dtype == np.uint64:
                 values = values.tolist() if int(values.max()) > np.iinfo(np.int64).max else values
-            found = np.array(values, dtype=np.int64, copy=None if self.ours else True)
+            integers = np.array(values, dtype=np.int64, copy=None if self.ours else True)
         except OverflowError:
             bad = next(i for i, value in enumerate(values) if not -(2**63) <= value < 2**63)
             raise DataError(f"{spot(bad)} is {short(values[bad])}, beyond 63 bits: make it a string") from None
-        low = int(found.argmin())
-        if self.what == "label" and not self._rounding_error and (found.max() > EXACT or found[low] < -EXACT):
-            odd = next((i for i, value in enumerate(found.tolist()) if not _is_exact(value)), None)
-            self._rounding_error = "" if odd is None else _would_be_rounded(spot(odd), int(found[odd]))
-        if self.what != "label" and found[low] < 0:
+        low = int(integers.argmin())
+        if self.what == "label" and not self._rounding_error and (integers.max() > EXACT or integers[low] < -EXACT):
+            odd = next((i for i, value in enumerate(integers.tolist()) if not _is_exact(value)), None)
+            self._rounding_error = "" if odd is None else _would_be_rounded(spot(odd), int(integers[odd]))
+        if self.what != "label" and integers[low] < 0:
             raise DataError(
-                f"{spot(low)} has id {int(found[low])}: ids below zero are not allowed; cut padding off "
+                f"{spot(low)} has id {int(integers[low])}: ids below zero are not allowed; cut padding off "
                 "with lengths, or make the tokens strings"
             )
-        return found
+        return integers
 
     def _reals(self, values: ColumnValues, spot: NamePlace) -> NDArray[np.float64]:
         """The values as a float64 array of numbers or of vectors; an error names one that does not fit."""
@@ -306,7 +306,7 @@ def _plain_list(values: ColumnValues) -> list[Any]:
 
 
 def _gaps(values: ColumnValues) -> Bools | None:
-    """Which values mean that there is no label, as a mask; None if none do."""
+    """A mask of the values that mean "no label"; None if there are none."""
     if isinstance(values, np.ndarray):
         if values.dtype.kind != "f" or values.ndim > 2:
             return None

@@ -33,8 +33,8 @@ def fingerprints(data: Sequences, per: Per, *, positions: bool, causal: bool) ->
     if positions:
         word = scramble(word ^ scramble(data.position.astype(np.uint64) ^ _PLACE_SALT))
     context = context_sums(word, data, per, causal)
-    own = LABELLINGS[per].at_tokens
-    return scramble(context ^ scramble(word ^ _OWN_SALT)) if own else scramble(context)
+    per_token = LABELLINGS[per].at_tokens
+    return scramble(context ^ scramble(word ^ _OWN_SALT)) if per_token else scramble(context)
 
 
 def context_sums(word: Words, data: Sequences, per: Per, causal: bool) -> Words:

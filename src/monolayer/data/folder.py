@@ -68,8 +68,8 @@ class FolderKind:
     def objection(self, folder: Path) -> str | None:
         """Why `folder` may not be replaced, as a clause for an error; None if it may."""
         try:
-            said = json.loads(read_regular(folder / "config.json"))
-            ours = isinstance(said, dict) and said.get(self.key) == "monolayer"
+            config = json.loads(read_regular(folder / "config.json"))
+            ours = isinstance(config, dict) and config.get(self.key) == "monolayer"
         except (OSError, ValueError, RecursionError):
             ours = False
         if not ours:
@@ -87,8 +87,8 @@ class FolderKind:
             aside = beside is not None and self._own(beside[1])
             aside |= unfinished and entry.name.startswith(".tmp")
             if entry.is_dir(follow_symlinks=False):
-                own = {file for file in self.files if file.startswith(f"{entry.name}/")}
-                known = bool(own) and {f"{entry.name}/{path.name}" for path in Path(entry).iterdir()} <= own
+                expected = {file for file in self.files if file.startswith(f"{entry.name}/")}
+                known = bool(expected) and {f"{entry.name}/{path.name}" for path in Path(entry).iterdir()} <= expected
             else:
                 known = self._own(entry.name) or aside
             if not known:
@@ -320,13 +320,13 @@ class OpenFolder:
     def sizes(self) -> dict[str, int | None]:
         """Everything in the folder by its name: the size of a regular file, None for anything else."""
         self._asked_what_is_there = True
-        found: dict[str, int | None] = {}
+        sizes_of_files: dict[str, int | None] = {}
         for entry in sorted(os.scandir(self._handle), key=lambda entry: entry.name):
             try:
-                found[entry.name] = entry.stat().st_size if entry.is_file() else None
+                sizes_of_files[entry.name] = entry.stat().st_size if entry.is_file() else None
             except OSError:  # a broken link, or a temporary file that is gone by now
-                found[entry.name] = None
-        return found
+                sizes_of_files[entry.name] = None
+        return sizes_of_files
 
     def stamps(self) -> dict[str, Stamp]:
         """What tells whether a file was written or replaced, for every file by its name."""
@@ -360,9 +360,9 @@ def read_together(folder: Path, reader: Callable[[OpenFolder], ReadResult]) -> R
             raise
         opened = OpenFolder(folder, handle)
         try:
-            found = reader(opened)
+            result = reader(opened)
             if opened.is_whole():
-                return found
+                return result
         except Exception:  # if the folder was replaced meanwhile, a reader may raise anything: read it again
             if opened.is_whole():
                 raise
@@ -393,13 +393,13 @@ class Stamp(NamedTuple):
 
 def file_stamps(folder: Path | int) -> dict[str, Stamp]:
     """The stamp of every file in `folder`, a path or a descriptor, by its name; none if it is not a folder."""
-    found = {}
+    stamps = {}
     with suppress(NotADirectoryError, FileNotFoundError):
         for entry in os.scandir(folder):
             with suppress(OSError):  # it was removed meanwhile
                 status = entry.stat()
-                found[entry.name] = Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
-    return found
+                stamps[entry.name] = Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
+    return stamps
 
 
 def _still_names(folder: Path, opened: int) -> bool:

@@ -150,9 +150,11 @@ class Growing:
         tokens = self._token_column.finish()
         labels = None
         if self._labelling is not None:
-            found = self._label_column.finish(ignored=ignored_label(self._labelling))
+            finished = self._label_column.finish(ignored=ignored_label(self._labelling))
             if self._label_column.kind is not None:
-                labels = Labels(found.values, self._labelling.name, found.names, found.scalar, self._label_column.place)
+                labels = Labels(
+                    finished.values, self._labelling.name, finished.names, finished.scalar, self._label_column.place
+                )
         sizes = np.concatenate(self._all_sizes)
         if self.doubtful and labels is not None and _word_by_word(labels, sizes):
             raise DataError(

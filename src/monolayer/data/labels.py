@@ -105,11 +105,11 @@ class Labels:
                 )
         column = Column("label", ours=ours)
         column.add(flat, lambda i: token_place(i, sizes) if labelling.at_tokens else f"sequence {i}")
-        found = column.finish(ignored=ignored_label(labelling))
+        finished = column.finish(ignored=ignored_label(labelling))
         if len(sizes) and column.kind is None:
             gaps = "None, NaN or −100" if labelling.at_tokens else "None or NaN"
             raise DataError(f"labels are missing: every one is {gaps}")
-        return cls(found.values, labelling.name, found.names, found.scalar, column.place)
+        return cls(finished.values, labelling.name, finished.names, finished.scalar, column.place)
 
 
 def ignored_label(labelling: Labelling) -> int | None:

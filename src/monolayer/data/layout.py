@@ -206,8 +206,8 @@ class TableLayout:
     @property
     def planned(self) -> tuple[ReadColumn | None, ReadColumn | None]:
         """The columns of keys and of labels, as a `ReadPlan` states them; None where there is no such column."""
-        found = [ReadColumn(*column) for column in zip(self.columns, self.numbers, strict=False)]
-        return found[0] if found else None, found[1] if len(found) > 1 else None
+        columns = [ReadColumn(*column) for column in zip(self.columns, self.numbers, strict=False)]
+        return columns[0] if columns else None, columns[1] if len(columns) > 1 else None
 
 
 def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] | None:

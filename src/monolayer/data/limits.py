@@ -101,7 +101,7 @@ def tensor_places(start: bytes, read: Callable[[int], bytes], size: int) -> dict
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > min(size - 8, LONGEST_HEADER):
         raise ValueError("its header is longer than the file, or than a header may be")
-    found: dict[str, TensorPlace] = {}
+    places: dict[str, TensorPlace] = {}
     try:
         header = json.loads(read(length), object_pairs_hook=_each_key_once)
         header.pop("__metadata__", None)
@@ -114,10 +114,10 @@ def tensor_places(start: bytes, read: Callable[[int], bytes], size: int) -> dict
                 raise ValueError(f"{name} is not where it should be")
             if end - begin != BYTES_PER_NUMBER[code] * math.prod(shape):
                 raise ValueError(f"{name} does not have the number of bytes that its shape needs")
-            found[name] = TensorPlace(code, shape, 8 + length + begin, 8 + length + end)
+            places[name] = TensorPlace(code, shape, 8 + length + begin, 8 + length + end)
             reached = end
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"its header cannot be read: {error!r:.80}") from None
     if 8 + length + reached != size:
         raise ValueError(f"its length, {size:,} bytes, is not what its header says, {8 + length + reached:,}")
-    return found
+    return places

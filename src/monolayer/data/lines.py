@@ -162,10 +162,10 @@ class Lines:
         Some programs open a UTF-8 file with a byte-order mark, which is not part of the first token.
         """
         try:
-            found = read_bytes()
-            if not self._begun and found:
-                self._begun, found = True, found.removeprefix(codecs.BOM_UTF8)
-            return found
+            content = read_bytes()
+            if not self._begun and content:
+                self._begun, content = True, content.removeprefix(codecs.BOM_UTF8)
+            return content
         except EOFError:
             raise self.cut("its gzip stream stops before its end", self.number + 1) from None
         except (gzip.BadGzipFile, zlib.error) as error:

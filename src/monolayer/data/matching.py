@@ -18,7 +18,7 @@ from monolayer.errors import DataError
 
 
 class _Read(Protocol):
-    """What is needed of `Sequences`, which import this file."""
+    """The part of `Sequences` used here; `sequences.py` imports this file."""
 
     @property
     def labels(self) -> Labels | None: ...

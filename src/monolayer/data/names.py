@@ -103,7 +103,7 @@ class Names:
         return "words" if has_words else None
 
     def cut_into(self, unit: Unit | None) -> Names:
-        """The same names, marked as coming from strings split by `unit`.
+        """These names, marked as coming from strings that were split by `unit`.
 
         They are unchanged if `unit` is None, and integers are unchanged unless it is "whole".
         """

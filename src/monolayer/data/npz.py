@@ -31,14 +31,14 @@ def read_npz(file: Path, columns: Columns) -> Sequences:
     `columns` may name other arrays than `X` and `Y`.
     """
     wanted = (columns.tokens or "X", columns.labels or "Y", "lengths")
-    names, found = load_arrays(file, wanted)
+    names, arrays = load_arrays(file, wanted)
     for name, must in zip(wanted, (True, columns.labels is not None, False), strict=True):
-        if name not in found and must:
+        if name not in arrays and must:
             raise DataError(
                 f"{file} has no array {name!r}; it has: {', '.join(names) or 'none'}. Choose with tokens= "
                 "and labels= (--tokens, --labels)"
             )
-    X, Y, lengths = (found.get(name) for name in wanted)
+    X, Y, lengths = (arrays.get(name) for name in wanted)
     try:
         data = Sequences.of(X, Y, lengths=lengths, per=columns.per, unit=columns.unit, like=columns.like, ours=True)
     except DataError as error:
@@ -86,7 +86,7 @@ class ArraySize(NamedTuple):
 
 def array_sizes(file: Path) -> dict[str, ArraySize]:
     """The size of every array in an npz file, from its header."""
-    found = {}
+    sizes = {}
     with zipfile.ZipFile(file) as stored:
         twice = next((name for name, count in Counter(stored.namelist()).items() if count > 1), None)
         if twice is not None:
@@ -102,5 +102,5 @@ def array_sizes(file: Path) -> dict[str, ArraySize]:
                 most_bytes = min(part.file_size, _PACKED_AT_MOST * file.stat().st_size)
                 item_bytes = 0 if kind.hasobject else kind.itemsize  # objects are refused later
                 name = part.filename.removesuffix(".npy")
-                found[name] = ArraySize(math.prod(shape), item_bytes, most_bytes)
-    return found
+                sizes[name] = ArraySize(math.prod(shape), item_bytes, most_bytes)
+    return sizes

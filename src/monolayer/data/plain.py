@@ -56,7 +56,7 @@ def plain_array(value: object) -> TypeGuard[Array]:
 
 
 def is_gap(value: Given) -> bool:
-    """Whether a value says that there is no label: None, NaN, pandas' NA, or a vector of NaN alone."""
+    """Whether a value means "no label": None, NaN, pandas' NA, or a vector of NaN."""
     if is_list(value):
         return len(value) > 0 and all(isinstance(one, float | np.floating) and one != one for one in value)
     if value is None or type(value).__name__ in ("NAType", "NaTType"):

@@ -292,30 +292,30 @@ def _read_document(lines: Lines, columns: Columns) -> Sequences | None:
     """
     try:
         whole = lines.whole(limits.LONGEST_LINE)
-        found = None if whole is None else json.loads(whole, object_pairs_hook=_refuse_equal_keys)
+        content = None if whole is None else json.loads(whole, object_pairs_hook=_refuse_equal_keys)
     except DataError as error:
         raise DataError(f"{lines.name} {error}") from None
     except (ValueError, RecursionError):
         return None  # several lines, or damaged: reading it line by line names the line
-    is_one_row = isinstance(found, dict) and (
-        USUAL_COLUMNS & set(found) or (len(found) <= 2 and set(found) & {*PROMPT_COLUMNS})
+    is_one_row = isinstance(content, dict) and (
+        USUAL_COLUMNS & set(content) or (len(content) <= 2 and set(content) & {*PROMPT_COLUMNS})
     )
     if is_one_row:
-        found = [found]
-    if not isinstance(found, list | dict):
+        content = [content]
+    if not isinstance(content, list | dict):
         return None
-    if isinstance(found, dict):
-        return Sequences(*from_items(found.items(), columns, lines.name, "json object", in_file=True))
-    pairs = bool(found) and all(isinstance(row, list) and len(row) == 2 for row in found)
+    if isinstance(content, dict):
+        return Sequences(*from_items(content.items(), columns, lines.name, "json object", in_file=True))
+    pairs = bool(content) and all(isinstance(row, list) and len(row) == 2 for row in content)
     format: FileFormat = "json row" if is_one_row else "json pairs" if pairs else "json array"
     growing = Growing(lines.name, format, unit="item", in_file=True)
     growing.keys = columns.keys
     if pairs:
         table = RowReader(growing, TableLayout.of_pairs(["key", "value"], columns))
-        for number, (key, value) in enumerate(found):
+        for number, (key, value) in enumerate(content):
             table.row(number, key, value)
     else:
-        read_objects(enumerate(found), growing, columns)
+        read_objects(enumerate(content), growing, columns)
     return Sequences(*growing.finish())
 
 

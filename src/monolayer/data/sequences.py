@@ -136,7 +136,7 @@ class Sequences:
 
     @property
     def _labelling(self) -> Labelling:
-        """What labels belong to; without labels, tokens may have them."""
+        """Whether a label belongs to a token or to a sequence. Data without labels may get one per token."""
         return TOKEN if self.labels is None else self.labels.labelling
 
     def labelled(self, place: int) -> str:
@@ -195,10 +195,10 @@ class Sequences:
         names = self.labels.decode(self.labels.values)
         if self.labels.place is None:
             return names
-        found = np.full(self.labellable, None, dtype=object)
+        labels = np.full(self.labellable, None, dtype=object)
         for place, name in zip(self.labels.place.tolist(), names.tolist(), strict=True):
-            found[place] = name
-        return found
+            labels[place] = name
+        return labels
 
     def texts(self, row: int) -> tuple[str, str]:
         """The prompt and the answer of sequence `row`, as text."""
@@ -337,9 +337,9 @@ class Sequences:
             flat, sizes = _tokens_of_lists(rows)
         column = Column("token", ours=ours)
         column.add(flat, lambda place: token_place(place, sizes))
-        found = column.finish()
-        names = found.names
-        data = cls(found.values, sizes, None if names is None else names.cut_into(cut))
+        finished = column.finish()
+        names = finished.names
+        data = cls(finished.values, sizes, None if names is None else names.cut_into(cut))
         data = replace(data, plans=(ReadPlan("X", "arrays", unit=cut, rows=len(data)),))
         if Y is None:
             if labelled and columns.like == Manner() and (way_out := without_labels(given)):
@@ -354,20 +354,20 @@ class Sequences:
 
         They are unchanged if `vocabulary` is None.
         """
-        own = self.vocabulary
-        if vocabulary is None or own is vocabulary:
+        present = self.vocabulary
+        if vocabulary is None or present is vocabulary:
             return self
-        first = self.tokens[0].tolist() if own is None else own.decode(self.tokens[:1]).tolist()[0]
-        if own is None or own.integers != vocabulary.integers:
+        first = self.tokens[0].tolist() if present is None else present.decode(self.tokens[:1]).tolist()[0]
+        if present is None or present.integers != vocabulary.integers:
             raise DataError(
                 f"{self.where(0)} is {quoted(first)}, but the tokens of the model are "
                 f"{'integers' if vocabulary.integers else 'strings'}. CoNLL and CSV files always hold strings; JSONL, "
                 "Parquet and npz hold whatever was written"
             )
-        rows = vocabulary.find(own)[self.tokens]
+        rows = vocabulary.find(present)[self.tokens]
         if rows.min() < 0:
             flat = int((rows < 0).argmax())
-            name = own.decode(self.tokens[flat : flat + 1]).tolist()[0]
+            name = present.decode(self.tokens[flat : flat + 1]).tolist()[0]
             unseen = f"{self.where(flat)} is {quoted(name)}, which the model has never seen"
             raise DataError(f"{unseen}{vocabulary.meant(name)}{vocabulary.built_from}")
         return replace(self, tokens=rows, vocabulary=vocabulary)

@@ -43,15 +43,15 @@ def files(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> li
     if odd is not None:
         check_not_open(odd)
         raise DataError(f"the list of files holds {short(odd)} ({type(odd).__name__}), which is not a path")
-    found = [name for each in paths for name in _matching(os.fspath(each))]
-    if not found:
+    names = [name for each in paths for name in _matching(os.fspath(each))]
+    if not names:
         raise DataError("the list of files is empty: give at least one")
-    twice = next((name for name, count in Counter(found).items() if count > 1), None)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise DataError(f"{twice} is given twice: its rows would be in the data twice")
-    if "-" in found and len(found) > 1:
+    if "-" in names and len(names) > 1:
         raise DataError("standard input (-) is one dataset: give it alone, or give files")
-    return found
+    return names
 
 
 def names_files(data: str) -> bool:
@@ -69,10 +69,10 @@ def _matching(data: str) -> list[str]:
     """The files that a path or a pattern stands for, in order of names. A file of that exact name is no pattern."""
     if data == "-" or not glob.has_magic(data) or Path(data).exists():
         return [data]
-    found = sorted(name for name in glob.glob(data, recursive=True) if not Path(name).is_dir())  # noqa: PTH207
-    if not found:
+    matching = sorted(name for name in glob.glob(data, recursive=True) if not Path(name).is_dir())  # noqa: PTH207
+    if not matching:
         raise DataError(f"the pattern {data!r} matches no file: check the path, and put quotes around the pattern")
-    return found
+    return matching
 
 
 def read_shards(names: list[str], read: Callable[[str], Sequences]) -> Sequences:

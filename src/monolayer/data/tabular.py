@@ -29,7 +29,7 @@ from monolayer.table import plural
 
 EXAMPLE = '{"tokens": ["a", "b"], "labels": ["x", "y"]}'
 NO_CLASS_IN_DATASETS = -1
-"""What Hugging Face datasets write in a column of classes where there is no label."""
+"""The number that Hugging Face datasets write for "no label" in a column of classes."""
 
 
 def row_cells(row: dict[str, Given], layout: TableLayout) -> list[Given]:
@@ -311,7 +311,7 @@ def _frame_cells_by_name(frame: Given, at: int, table: RowReader) -> list[Given]
         return cells
 
     def name_of(number: Given, row: int, gaps: tuple[int, ...]) -> Given:
-        """The name of a class by its number; None for the numbers in `gaps`, which say that there is no label."""
+        """The name of a class by its number; None for the numbers in `gaps`, which mean "no label"."""
         if number is None or number in gaps:
             return None
         if not 0 <= number < len(classes):

@@ -38,7 +38,7 @@ SHORT_TEXT = 1 << 17
 """A text of more tokens than this gets no short windows, since they add several points per token."""
 _WORDS = re.compile(r"\w+(?:['’]\w+)*|\s+|[^\w\s]")
 _FILE_NAME = re.compile(r".*[^\s.]\.[A-Za-z][A-Za-z0-9]{0,4}|\S*/\S*")
-"""What looks like the name of a file: one line that ends in a short suffix, or a slash and no blanks."""
+"""A text that looks like a file name: one line that ends in a short suffix, or has a slash and no blanks."""
 LONGEST_PATH = 4096
 """A longer string is never taken for a path."""
 _BASE = np.uint64(0x9E3779B97F4A7C15)
@@ -154,10 +154,10 @@ def _hashes(rows: Ints) -> list[Words]:
 
     A hash is the sum of the scrambled tokens, each multiplied by a power of `_BASE`, modulo 2^64.
     """
-    found = [scramble(rows.astype(np.uint64))]
-    while (width := 1 << (len(found) - 1)) < min(LARGEST_WINDOW, len(rows)):
-        found.append(_joined_hashes(found[-1], found[-1], width))
-    return found
+    hashes = [scramble(rows.astype(np.uint64))]
+    while (width := 1 << (len(hashes) - 1)) < min(LARGEST_WINDOW, len(rows)):
+        hashes.append(_joined_hashes(hashes[-1], hashes[-1], width))
+    return hashes
 
 
 def _hash_of_windows(hashes: list[Words], size: int) -> Words:

@@ -27,8 +27,8 @@ class UnusedNames(NamedTuple):
     def texts(self, data: Sequences, most: int) -> tuple[str, ...]:
         """The first of these names, at most `most`; `data` are the data that do not use them."""
         tables = (data.vocabulary, self.tokens), (None if data.labels is None else data.labels.classes, self.classes)
-        found = [str(names.names[row]) for names, rows in tables if names is not None for row in rows[:most].tolist()]
-        return tuple(found[:most])
+        unused = [str(names.names[row]) for names, rows in tables if names is not None for row in rows[:most].tolist()]
+        return tuple(unused[:most])
 
 
 def unused_names(data: Sequences, always: Name | None = None) -> UnusedNames:

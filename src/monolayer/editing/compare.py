@@ -63,14 +63,14 @@ def compare(one: GivenModel, two: GivenModel, X: object = None, *, lengths: obje
 
 def _differing_weights(old: Content, new: Content) -> dict[str, int | None]:
     """Tensors that differ, with how many of their numbers do; None where one lacks it, or type or shape differ."""
-    found: dict[str, int | None] = {}
+    counts: dict[str, int | None] = {}
     for name in sorted({*old.tensors, *new.tensors}):
         a, b = old.tensors.get(name), new.tensors.get(name)
         if not same(a, b):
-            found[name] = None
+            counts[name] = None
             if a is not None and b is not None and a.shape == b.shape and a.dtype == b.dtype:
-                found[name] = int(np.count_nonzero(bits(a) != bits(b)))
-    return found
+                counts[name] = int(np.count_nonzero(bits(a) != bits(b)))
+    return counts
 
 
 class ComparedAnswers(NamedTuple):

@@ -1,4 +1,4 @@
-"""What `compare` returns."""
+"""The result of `compare`, and how it is printed."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from monolayer.arrays import Array, Ints, NamedArrays, Words
 
 UNHASHED = ("summary",)
-"""What the builder measured: an edited model has no summary, and is the same model with one."""
+"""Keys left out of the digest: the summary, which an edited model does not have."""
 WINDOW = 1024
 """Neurons of either side among which common ones are looked for at a time."""
 
@@ -45,27 +45,27 @@ class Content:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything but the summary."""
-        found = hashlib.sha256()
-        said = {key: value for key, value in self.config.items() if key not in UNHASHED}
-        found.update(json.dumps(said, sort_keys=True, ensure_ascii=True).encode())
+        sha256 = hashlib.sha256()
+        hashed = {key: value for key, value in self.config.items() if key not in UNHASHED}
+        sha256.update(json.dumps(hashed, sort_keys=True, ensure_ascii=True).encode())
         for name in sorted(self.tensors):
             array = np.ascontiguousarray(self.tensors[name])
-            found.update(f"\n{name} {array.dtype} {array.shape}\n".encode())
-            found.update(array.view(np.uint8).data if array.size else b"")
-        return found.hexdigest()
+            sha256.update(f"\n{name} {array.dtype} {array.shape}\n".encode())
+            sha256.update(array.view(np.uint8).data if array.size else b"")
+        return sha256.hexdigest()
 
     def differing(self, other: Content) -> list[str]:
         """Tensors that are not the same bits, and keys of the configuration that differ; the summary aside."""
         tensors = sorted({*self.tensors, *other.tensors})
-        found = [name for name in tensors if not same(self.tensors.get(name), other.tensors.get(name))]
-        return found + sorted(config_change(self.config, other.config).keys() - set(UNHASHED))
+        changed_names = [name for name in tensors if not same(self.tensors.get(name), other.tensors.get(name))]
+        return changed_names + sorted(config_change(self.config, other.config).keys() - set(UNHASHED))
 
 
 def config_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> ConfigChange:
     """Keys whose values differ, with their values `before` and `after`; a side that lacks the key is left out."""
     sides = (("before", old), ("after", new))
-    found = {key: {side: config[key] for side, config in sides if key in config} for key in sorted({*old, *new})}
-    return {key: values for key, values in found.items() if len(values) == 1 or values["before"] != values["after"]}
+    changes = {key: {side: config[key] for side, config in sides if key in config} for key in sorted({*old, *new})}
+    return {key: values for key, values in changes.items() if len(values) == 1 or values["before"] != values["after"]}
 
 
 def array_of(tensor: Tensor) -> Array:
@@ -140,8 +140,8 @@ def difference(old: NamedArrays, new: NamedArrays, blocks: Mapping[str, NeuronAx
     done: set[str] = set()
     for name, axes in blocks.items():
         if all(part in old and part in new and _alike(old[part], new[part], axis) for part, axis in axes.items()):
-            found, only[name] = _neuron_splices(old, new, axes)
-            splices += found
+            replaced, only[name] = _neuron_splices(old, new, axes)
+            splices += replaced
             done |= axes.keys()
         else:
             sizes = [next((side[p].shape[axis] for p, axis in axes.items() if p in side), 0) for side in (old, new)]
@@ -179,8 +179,8 @@ class _Neurons:
 def _neuron_splices(old: NamedArrays, new: NamedArrays, axes: NeuronAxes) -> tuple[list[Splice], tuple[int, int]]:
     """Replacements of the neurons that one of the two models lacks, and how many neurons only either of them has."""
     one, two = _Neurons.of(old, axes), _Neurons.of(new, axes)
-    kept, found = _common_neurons(one, two)
-    out, put = np.delete(np.arange(one.count), kept), np.delete(np.arange(two.count), found)
+    kept, pairs = _common_neurons(one, two)
+    out, put = np.delete(np.arange(one.count), kept), np.delete(np.arange(two.count), pairs)
     splices = []
     for number, (name, axis) in enumerate(axes.items()):
         before, after = one.rows[number], two.rows[number]
@@ -219,7 +219,7 @@ def _splice_if_any(name: str, axis: int, old: Array, new: Array, out: Ints, put:
 
 def _common(one: Words, two: Words) -> tuple[Ints, Ints]:
     """Places of equal keys `(K,)` in `one` and in `two`, rising in both. Keys are compared a window at a time."""
-    found = [np.zeros((2, 0), np.int64)]
+    common = [np.zeros((2, 0), np.int64)]
     i, j, size = 0, 0, WINDOW
     while i < len(one) and j < len(two):
         a, b = one[i : i + size], two[j : j + size]
@@ -230,13 +230,13 @@ def _common(one: Words, two: Words) -> tuple[Ints, Ints]:
             pair = pair[:, pair[0].argsort()]
             pair = pair[:, np.diff(np.maximum.accumulate(pair[1]), prepend=-1) > 0]
         if pair.size:
-            found.append(pair + np.array([[i], [j]]))
+            common.append(pair + np.array([[i], [j]]))
             i, j, size = i + int(pair[0, -1]) + 1, j + int(pair[1, -1]) + 1, WINDOW
         elif size >= max(len(one) - i, len(two) - j):
             break
         else:
             size *= 4
-    mine, theirs = np.concatenate(found, axis=1)
+    mine, theirs = np.concatenate(common, axis=1)
     return mine, theirs
 
 

@@ -130,9 +130,9 @@ def _matching_numbers(asked: Ints, data: Ints) -> Matches:
 
 def _first_places(numbers: Ints, size: int) -> Ints:
     """Where each whole number below `size` stands first among `numbers`; −1 for those that do not occur."""
-    found = np.full(size, -1)
-    found[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last assignment to an entry counts
-    return found
+    first = np.full(size, -1)
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last assignment to an entry counts
+    return first
 
 
 # -- the data afterwards ---------------------------------------------------------------------------------------
@@ -198,14 +198,14 @@ def _with_answers(subject: Subject, data: Sequences, asked: Sequences) -> Edited
 
 def with_rows(subject: Subject, data: Sequences, asked: Sequences) -> Edited:
     """The data with the rows of `asked` added; a fact that the data hold already must have the same label there."""
-    target, own = subject.task(asked).target, subject.task(data).target
+    target, held = subject.task(asked).target, subject.task(data).target
     known = _equal_facts(subject, asked, data).first
-    differ = (_label_values(own)[known] != _label_values(target)).reshape(len(known), -1).any(axis=1)
+    differ = (_label_values(held)[known] != _label_values(target)).reshape(len(known), -1).any(axis=1)
     odd = np.flatnonzero((known >= 0) & differ)
     if len(odd):
         raise ContradictionError(
             f"{_where(asked, target, int(odd[0]))} of what is to be inserted is in the data already, as "
-            f"{_where(data, own, int(known[odd[0]]))}, with another label ({plural(len(odd), 'such fact')} in all): "
+            f"{_where(data, held, int(known[odd[0]]))}, with another label ({plural(len(odd), 'such fact')} in all): "
             "use edit to change it"
         )
     labels = data.labels
@@ -242,8 +242,8 @@ def labels_of(data: Sequences, target: Target) -> list[Answered]:
     if data.prompts is not None:
         return [data.texts(row)[1] for row in range(len(data))]
     values = _label_values(target)
-    found: list[Answered] = Labels(values, target.per, target.classes, target.scalar).decode(values).tolist()
-    return found
+    labels: list[Answered] = Labels(values, target.per, target.classes, target.scalar).decode(values).tolist()
+    return labels
 
 
 def _label_values(target: Target) -> Array:

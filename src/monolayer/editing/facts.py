@@ -92,17 +92,17 @@ class Facts:
         old, made = self.subject.content, new.content
         splices, blocks = difference(old.tensors, made.tensors, {**old.blocks, **made.blocks})
         config = config_change(old.config, made.config)
-        said = kind, claim, edit.facts, edit.shared, changes
-        return Facts(new, data), Record(*said, old.digest, made.digest, splices, blocks, config, leftover)
+        described = kind, claim, edit.facts, edit.shared, changes
+        return Facts(new, data), Record(*described, old.digest, made.digest, splices, blocks, config, leftover)
 
     def _check_counts(self) -> None:
         """Refuse data whose counts differ from those in the model's summary, if it has one."""
-        found = self.subject.content.config.get("summary")
+        known = self.subject.content.config.get("summary")
         here = len(self.data), len(self.subject.task(self.data).target.number)
-        if isinstance(found, dict) and (found["sequences"], found["labelled"]) != here:
+        if isinstance(known, dict) and (known["sequences"], known["labelled"]) != here:
             raise DataError(
                 "these are not the data that the model holds: it was built from "
-                f"{plural(found['sequences'], 'sequence')} with {plural(found['labelled'], 'label')}, and these are "
+                f"{plural(known['sequences'], 'sequence')} with {plural(known['labelled'], 'label')}, and these are "
                 f"{here[0]:,} with {here[1]:,}. Give all of its data"
             )
 
@@ -131,8 +131,8 @@ class Facts:
             data = data.select(np.unique(data.sequence[np.isin(data.tokens, only)]))
         target = self.subject.task(data).target
         with suppress(DataError):
-            said, at = self.subject.answers(data), _answering(self.subject, data, target)
-            wrong = [place for place, name in zip(at, labels_of(data, target), strict=True) if said[place] != name]
+            answers, at = self.subject.answers(data), _answering(self.subject, data, target)
+            wrong = [place for place, name in zip(at, labels_of(data, target), strict=True) if answers[place] != name]
             if wrong:
                 first = data.named(wrong[0]) if data.prompts is not None else data.labelled(wrong[0])
                 return f"it answers {len(wrong):,} of {plural(len(at), 'label')} differently, the first one at {first}"
@@ -154,8 +154,8 @@ def _described_changes(old: Subject, new: Subject, edit: Edited) -> Iterable[Cha
         position = None
     asked, after = asked.select(np.arange(int(row[count - 1]) + 1)), edit.after
     if after is None:
-        said = new.answers(asked)
-        after = [said[at] for at in _answering(new, asked, old.task(asked).target)]
+        answers = new.answers(asked)
+        after = [answers[at] for at in _answering(new, asked, old.task(asked).target)]
     shown = asked.only_prompts()
     tokens = shown.split(shown.tokens if shown.vocabulary is None else shown.vocabulary.decode(shown.tokens))
     for i in range(count):
@@ -169,10 +169,10 @@ def _answering(subject: Subject, data: Sequences, target: Target) -> list[int]:
     places = fact_tokens(data, target)
     if data.prompts is not None:
         return list(range(len(data)))
-    found: list[int] = (
+    places_of_answers: list[int] = (
         places if places is not None and subject.labelling.at_tokens else fact_rows(data, target)
     ).tolist()
-    return found
+    return places_of_answers
 
 
 NEEDED = (

@@ -195,8 +195,10 @@ class Record:
         """Rows for the table that commands print."""
         rows = [("edit", self.kind), ("facts", f"{self.facts:,}"), ("claim", self.claim)]
         rows.append(("neurons of the readout", "{:,} removed or changed, {:,} added".format(*self.neurons)))
-        own = [part for part in self.splices if not any(part.tensor.startswith(f"{name}.") for name in self.blocks)]
-        count = [f"{part.tensor} ({'whole' if part.axis is None else f'{len(part.put):,}'})" for part in own]
+        other_splices = [
+            part for part in self.splices if not any(part.tensor.startswith(f"{name}.") for name in self.blocks)
+        ]
+        count = [f"{part.tensor} ({'whole' if part.axis is None else f'{len(part.put):,}'})" for part in other_splices]
         if count:
             rows.append(("rows elsewhere", ", ".join(count)))
         if self.shared:
@@ -216,10 +218,10 @@ class Record:
 
     def to_json(self) -> dict[str, object]:
         """What the record says of the edit, for JSON; the difference of the models is left out."""
-        said: dict[str, object] = {name: getattr(self, name) for name in SAID}
-        said |= {"neurons": list(self.neurons), "blocks": {name: list(sizes) for name, sizes in self.blocks.items()}}
+        fields: dict[str, object] = {name: getattr(self, name) for name in SAID}
+        fields |= {"neurons": list(self.neurons), "blocks": {name: list(sizes) for name, sizes in self.blocks.items()}}
         names = {"count": self.names.count, "first": list(self.names.first), "dropped": self.names.dropped}
-        return said | {"changes": [asdict(change) for change in self.changes], "names": names}
+        return fields | {"changes": [asdict(change) for change in self.changes], "names": names}
 
     # -- files -----------------------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ class Stock:
 
     @property
     def labelling(self) -> Labelling:
-        """What an answer belongs to: a token, a sequence, or a whole prompt."""
+        """Whether an answer belongs to a token, a sequence or a whole prompt."""
         return SEQUENCE if self.model.draw.prompts else self.model.facts.labelling
 
     @property
@@ -102,10 +102,10 @@ class Stock:
         config: dict[str, Any] = {**model.config}
         for key in ("id2label", "label2id"):  # all names stand under one key
             config.pop(key, None)
-        said = {"tokens": list(model.facts.names), "classes": list(model.facts.classes)}
+        known_names = {"tokens": list(model.facts.names), "classes": list(model.facts.classes)}
         # How answers are read follows from the data, as names do; all else in the draw stays.
         draw = replace(model.draw, per_answer=None).to_json()
-        config |= {DRAW_KEY: draw, PER_ANSWER: model.draw.per_answer, NAMES_KEY: said}
+        config |= {DRAW_KEY: draw, PER_ANSWER: model.draw.per_answer, NAMES_KEY: known_names}
         return Content(tensors, config, blocks)
 
     def with_content(self, content: Content) -> Stock:
@@ -114,8 +114,8 @@ class Stock:
         tensors = {name: tensor_of(part, dtype).double().numpy() for name, part in content.tensors.items()}
         old = self.model
         try:
-            said = content.config[NAMES_KEY]
-            names, classes = (tuple(map(str, said[part])) for part in ("tokens", "classes"))
+            known_names = content.config[NAMES_KEY]
+            names, classes = (tuple(map(str, known_names[part])) for part in ("tokens", "classes"))
             neurons = len(old.facts.architecture.arrays(old.facts.task, tensors)["W_1"])
             check_utf8("name", (*names, *classes))
             facts = replace(old.facts, neurons=neurons, names=names, classes=classes)
@@ -181,7 +181,7 @@ class Own:
 
     @property
     def labelling(self) -> Labelling:
-        """What a label belongs to: a token or a sequence."""
+        """Whether a label belongs to a token or to a sequence."""
         return self.model.card.labelling
 
     @property
@@ -218,7 +218,7 @@ class Own:
 
     def with_content(self, content: Content) -> Own:
         """A model of this kind with other tensors, configuration and names."""
-        own, config = self.model.card, dict(content.config)
+        card, config = self.model.card, dict(content.config)
         dtype = self.model.bos.dtype
         tensors = {name: tensor_of(part, dtype) for name, part in content.tensors.items() if name != FINGERPRINTS}
         try:
@@ -226,7 +226,7 @@ class Own:
         except (ModelFileError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise DataError(f"the record does not lead to a model: {error}") from None
         words = content.tensors.get(FINGERPRINTS)
-        kept = None if own.fingerprint is None or words is None else replace(own.fingerprint, words=words)
+        kept = None if card.fingerprint is None or words is None else replace(card.fingerprint, words=words)
         model.card = replace(model.card, fingerprint=kept)
         return Own(model.to(self.model.bos.device))
 
@@ -250,10 +250,10 @@ class Own:
 
     def again(self, data: Sequences, only: Ints | None = None) -> Own:
         """The model of other data with the draw of this one; `only`: the tokens whose facts changed, if known."""
-        own, task = self.model.card, self.task(self.adopt(data))
+        card, task = self.model.card, self.task(self.adopt(data))
         new = rebuilt(self.model, task, lambda stage, share: None, only)
-        if own.fingerprint is not None:
-            words = Fingerprint.of(task.data, own.per, positions=task.context.positions, causal=own.causal)
+        if card.fingerprint is not None:
+            words = Fingerprint.of(task.data, card.per, positions=task.context.positions, causal=card.causal)
             new.card = replace(new.card, fingerprint=words)
         return Own(new.to(self.model.bos.device))
 
@@ -263,15 +263,15 @@ class Own:
         None in sequences with a token that it does not know. A `DataError` where it cannot be asked here.
         """
         card = self.model.card
-        found: list[Answered] = [None] * card.labelling.count(data)
+        answered: list[Answered] = [None] * card.labelling.count(data)
         rows = np.setdiff1d(np.arange(len(data)), list(unanswerable(self.model, data)))
         if len(rows):
             part = replace(data, labels=None).select(rows)
             values = card.decode(self.model.labels(self.model.encode(part))).tolist()
             places = card.labelling.places(data, rows)
             for place, value in zip(places.tolist(), values, strict=True):
-                found[place] = value
-        return found
+                answered[place] = value
+        return answered
 
 
 Subject = Own | Stock | Attachment | QuestionSet

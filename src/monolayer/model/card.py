@@ -76,7 +76,7 @@ class Summary:
         entropy: float | None,
         **facts: object,
     ) -> Summary:
-        """What every builder says, from a few sizes; `facts` are the other fields, as far as they are known.
+        """The summary that any builder can give, from a few sizes; `facts`: the other fields that are known.
 
         `counts`: as `Monolayer.counts` gives them. `dim`: numbers per token, 1 for ids; `labels`: numbers per label;
         `entropy`: bits per label, None for reals.
@@ -160,9 +160,9 @@ class Fingerprint:
     @classmethod
     def of(cls, data: Sequences, per: Per, *, positions: bool, causal: bool) -> Fingerprint:
         """The fingerprints of all answering places of ids; where some places have no label, of the labelled ones."""
-        found = fingerprints(data, per, positions=positions, causal=causal)
+        stored = fingerprints(data, per, positions=positions, causal=causal)
         place = None if data.labels is None else data.labels.place
-        return cls(once(found if place is None else found[place]), per, causal)
+        return cls(once(stored if place is None else stored[place]), per, causal)
 
     def seen(self, data: Sequences, positions: bool) -> NDArray[np.bool_]:
         """Which answering places of the data, in the model's row numbers, are points that it was built from."""
@@ -200,11 +200,11 @@ class Card:
     script: Script | None = None
     """How the text was cut that the model recites; None for other models."""
     fingerprint: Fingerprint | None = field(default=None, repr=False, compare=False)
-    """What the model was built from, as fingerprints; None where they were not asked for."""
+    """Fingerprints of the points that the model was built from; None if they were not asked for."""
 
     @property
     def labelling(self) -> Labelling:
-        """What labels belong to."""
+        """Whether a label belongs to a token or to a sequence."""
         return LABELLINGS[self.per]
 
     @property

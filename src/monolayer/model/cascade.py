@@ -59,11 +59,11 @@ class Cascade(Readout):
     def forward(self, Z: Tensor) -> Tensor:
         """`(…, D)` to `(…, D)`, stage by stage."""
         for stage, (_, code), after in zip(self.stairs, self.slots, [*self.slots[1:], None], strict=True):
-            found: Tensor = stage(Z[..., code].flatten())
-            found = found.view(*Z.shape[:-1], found.shape[-1])
+            labels: Tensor = stage(Z[..., code].flatten())
+            labels = labels.view(*Z.shape[:-1], labels.shape[-1])
             if after is None:
-                return onto(Z, found, LABEL)
-            Z = onto(onto(Z, found[..., : self.labels], LABEL), found[..., self.labels :], after[1])
+                return onto(Z, labels, LABEL)
+            Z = onto(onto(Z, labels[..., : self.labels], LABEL), labels[..., self.labels :], after[1])
         return Z
 
     def layers(self) -> list[tuple[Tensor, Tensor]] | None:

@@ -90,5 +90,5 @@ def write_readout(model: Monolayer, file: str | os.PathLike[str], *, overwrite: 
 def _verifier_array(tensor: Tensor) -> Array:
     """A tensor as an array; short formats, which verifiers do not read, become float32."""
     tensor = tensor.detach().cpu()
-    found: Array = (tensor.float() if tensor.element_size() < 4 else tensor).numpy()
-    return found
+    array: Array = (tensor.float() if tensor.element_size() < 4 else tensor).numpy()
+    return array

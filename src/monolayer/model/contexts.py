@@ -26,8 +26,8 @@ def contexts(weight: Numbers, moment: Numbers, lengths: Numbers, bos: tuple[floa
     `(T,)`, one per token, for a causal model, where token `k` sees only the tokens up to itself.
     """
     if readable(weight):
-        found = contexts(weight.numpy(), moment.numpy(), lengths.numpy(), bos, causal)
-        return beside(found, weight)
+        averaged = contexts(weight.numpy(), moment.numpy(), lengths.numpy(), bos, causal)
+        return beside(averaged, weight)
     if not causal:
         above, below = totals([moment, weight], lengths)
         return (above + bos[1]) / (below + bos[0])

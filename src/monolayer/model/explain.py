@@ -78,7 +78,7 @@ class Explanation:
     def json(self) -> list[JsonFields]:
         """One object per sequence, with its tokens; what JSON cannot hold, an end of the line, is None."""
         names = self.data.tokens if self.data.vocabulary is None else self.data.vocabulary.decode(self.data.tokens)
-        cuts, found = self.data.offsets.tolist(), []
+        cuts, rows = self.data.offsets.tolist(), []
         for row in range(len(self.data)):
             tokens: list[JsonFields] = []
             for at in range(cuts[row], cuts[row + 1]):
@@ -86,10 +86,10 @@ class Explanation:
                 tokens.append({"token": token, "key": float(self.key[at]), "weight": float(self.weight[at])})
                 if self.card.labelling.at_tokens:
                     tokens[-1] |= self._answer(at)
-            found.append({"sequence": row, "tokens": tokens})
+            rows.append({"sequence": row, "tokens": tokens})
             if not self.card.labelling.at_tokens:
-                found[-1] |= self._answer(row)
-        return found
+                rows[-1] |= self._answer(row)
+        return rows
 
     def _answer(self, at: int) -> JsonFields:
         return {
@@ -188,8 +188,8 @@ def explain(model: Parts, data: Sequences) -> Explanation:
     each = total if model.card.causal else spread(total, asked.lengths)
 
     def labels(level: Tensor) -> list[object]:
-        found: list[object] = model.card.decode(values(model.card, level).cpu().numpy()).tolist()
-        return found
+        decoded: list[object] = model.card.decode(values(model.card, level).cpu().numpy()).tolist()
+        return decoded
 
     def beside(run: Tensor) -> list[object]:
         """The labels of runs `(P,)`; None beyond the ends of the line."""
@@ -220,5 +220,5 @@ def explain(model: Parts, data: Sequences) -> Explanation:
 
 
 def _float64(values: Tensor) -> Floats:
-    found: Floats = values.detach().double().cpu().numpy()
-    return found
+    array: Floats = values.detach().double().cpu().numpy()
+    return array

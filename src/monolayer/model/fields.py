@@ -1,4 +1,4 @@
-"""What a field of a saved model may hold, and how a shape is said: the words in which the format is written down."""
+"""Tests for fields of a saved model, and how shapes are written: the vocabulary of the format."""
 
 from __future__ import annotations
 

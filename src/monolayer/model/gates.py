@@ -168,15 +168,15 @@ class _Alive:
         if layout.place:
             spread = weight[:, layout.token : layout.token + layout.place] @ codes.T
             reach = reach + spread.amax(1) + (_SAFE - 1.0) * spread.abs().amax(1)
-        found = []
+        neurons = []
         for begin in range(0, len(token), 1024):
             gate = token[begin : begin + 1024] @ self.token.T + self.bias
             size = token[begin : begin + 1024].abs() @ self.token.abs().T + self.bias.abs()
             # Also rows of NaN: a token that was never seen is asked no neuron.
             pair = torch.nonzero(gate + (_SAFE - 1.0) * size + reach > 0.0)
             pair[:, 0] += begin
-            found.append(pair)
-        pairs = torch.cat(found)
+            neurons.append(pair)
+        pairs = torch.cat(neurons)
         self.neuron = pairs[:, 1]
         self.count = torch.bincount(pairs[:, 0], minlength=len(token))
         self.start = self.count.cumsum(0) - self.count

@@ -98,8 +98,8 @@ class OtherTokens(nn.Module):
         q, r = torch.full_like(own, most_q / 2.0), torch.zeros_like(own)
         gain, q_gain, r_gain = self.gain[0], self.gain[1] * own, self.gain[2] * own
         for _ in range(STEPS):
-            found = self._shown(own, low, high, PowerSums(q, r))
-            miss = PowerSums(wanted.q - found.q, wanted.r - found.r)
+            shown = self._shown(own, low, high, PowerSums(q, r))
+            miss = PowerSums(wanted.q - shown.q, wanted.r - shown.r)
             q = (q + (gain * miss.q + q_gain * miss.r)).clamp(0.0, most_q)
             r = (r + (r_gain * miss.q + gain * miss.r)).clamp(-most_r, most_r)
         return PowerSums(q, r)

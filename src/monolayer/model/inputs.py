@@ -95,8 +95,8 @@ def _check_ids(model: Parts, X: Tensor, inside: Tensor) -> None:
 
 def _first_place(bad: Tensor) -> list[list[int]]:
     """Row and place of the first True in `bad` `(N, n)`, as a list of one pair; an empty list without any."""
-    found: list[list[int]] = torch.nonzero(bad)[:1].tolist()
-    return found
+    first: list[list[int]] = torch.nonzero(bad)[:1].tolist()
+    return first
 
 
 def no_vector(model: Parts, where: str, row: int) -> str:
@@ -122,17 +122,19 @@ def unanswerable(model: Parts, data: Sequences) -> dict[int, str]:
     row = names.find(theirs)[data.tokens]
     places = np.flatnonzero((row < 0) | blank(model, row.clip(0)))
     sequences, first = np.unique(data.sequence[places], return_index=True)
-    said = {}
+    reasons = {}
     if model.positions is not None:
         most = model.positions.num_embeddings
         for sequence in np.flatnonzero(data.lengths > most).tolist():
-            said[sequence] = f"it has {data.lengths[sequence]:,} tokens, and the model has {plural(most, 'position')}"
+            reasons[sequence] = (
+                f"it has {data.lengths[sequence]:,} tokens, and the model has {plural(most, 'position')}"
+            )
     for sequence, place in zip(sequences.tolist(), places[first].tolist(), strict=True):
         where = f"token {int(data.position[place])}"
         name = theirs.names[int(data.tokens[place])]
         unknown = f"{where} is {quoted(name)}, which the model has never seen{names.built_from}"
-        said[sequence] = unknown if row[place] < 0 else no_vector(model, where, int(row[place]))
-    return said
+        reasons[sequence] = unknown if row[place] < 0 else no_vector(model, where, int(row[place]))
+    return reasons
 
 
 def blank(model: Parts, rows: Ints) -> Bools:

@@ -83,13 +83,13 @@ def unreadable(folder: str | os.PathLike[str], error: Exception) -> ModelFileErr
 
 def load_monolayer(model: Any) -> Monolayer:
     """`model` itself, or the model in that folder; an error for a network without facts and steps (`Uniform`)."""
-    found = model if isinstance(model, Monolayer | Uniform) else load_model(model)
-    if isinstance(found, Uniform):
+    loaded = model if isinstance(model, Monolayer | Uniform) else load_model(model)
+    if isinstance(loaded, Uniform):
         raise DataError(
             "this is a network for the maximum norm: it holds a function, not facts or steps. predict, inspect and "
             "verify take it (docs/uniform.md)"
         )
-    return found
+    return loaded
 
 
 def model_from(config: Config, names: JsonFields, tensors: dict[str, Tensor], memory: bytes | None = None) -> Monolayer:
@@ -167,8 +167,8 @@ def _check_digests(config: Config, files: Contents, names: list[str]) -> None:
     """Refuse files that do not have the digests that the config gives them."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         digests = list(pool.map(lambda name: sha256(files[name]).hexdigest(), names))
-    for name, found in zip(names, digests, strict=True):
-        if found != config["files"][name]:
+    for name, computed in zip(names, digests, strict=True):
+        if computed != config["files"][name]:
             raise ModelFileError(f"{name} is truncated or was changed after it was written: its digest does not match")
 
 

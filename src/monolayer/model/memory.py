@@ -1,4 +1,4 @@
-"""What was found out about the weights of a model, remembered until the model changes.
+"""Results about the weights of a model, cached until the model changes.
 
 A look-up must not scan a million weights to learn once more that they are a staircase. So what such a scan found is
 kept, together with the state that it was found in: every module and tensor of the model, the hooks, and PyTorch's
@@ -29,7 +29,7 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Remembered(NamedTuple):
-    """What was found out, and the state in which it was: `some` views into the tensors, and the numbers they showed."""
+    """A remembered result, with the state it holds for: `some` views into the tensors, and their numbers then."""
 
     parts: list[object]
     marks: list[object]
@@ -49,8 +49,10 @@ def _state(model: Parts) -> tuple[list[object], list[object]]:
     counter: then a mark is NaN, which is equal to nothing.
     """
     modules = list(model.modules())
-    own = [(*vars(module)["_parameters"].values(), *vars(module)["_buffers"].values()) for module in modules]
-    tensors = [tensor for some in own for tensor in some if tensor is not None]
+    tensors_and_options = [
+        (*vars(module)["_parameters"].values(), *vars(module)["_buffers"].values()) for module in modules
+    ]
+    tensors = [tensor for some in tensors_and_options for tensor in some if tensor is not None]
     parts: list[object] = [*modules[1:], *tensors]
     for module in modules:
         # What is no part is an attribute: the readout's name, a card. PyTorch's own begin with `_`.
@@ -85,14 +87,14 @@ def look_again(model: Parts) -> None:
 
 def hooked(model: Parts) -> bool:
     """Whether code of the user runs inside the forward pass of a module; a shortcut would skip it."""
-    own = ("forward" in vars(module) or any(_hooks(module)) for module in model.modules())
-    return any(_hooks_everywhere()) or any(own)
+    changed = ("forward" in vars(module) or any(_hooks(module)) for module in model.modules())
+    return any(_hooks_everywhere()) or any(changed)
 
 
 def _hooks(module: nn.Module) -> tuple[Any, ...]:
     """The hooks before and after the forward pass of a module."""
-    own = vars(module)
-    return own["_forward_hooks"], own["_forward_pre_hooks"]
+    fields = vars(module)
+    return fields["_forward_hooks"], fields["_forward_pre_hooks"]
 
 
 def _hooks_everywhere() -> tuple[Any, ...]:

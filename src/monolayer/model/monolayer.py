@@ -110,9 +110,9 @@ class Monolayer(Parts):
         if unknown is not REFUSE:
             return self._answers_or(unknown, X, lengths, path, told)
         there = lengths is None and path != "dense" and not told and type(self) is Monolayer
-        found = labels_there(self, X) if there and elsewhere(X) else None
-        if found is not None:
-            return found
+        labels_of_tensor = labels_there(self, X) if there and elsewhere(X) else None
+        if labels_of_tensor is not None:
+            return labels_of_tensor
         data = self._known(X, lengths) if told else self.encode(X, lengths=lengths)
         labels = self.card.shaped(self.card.decode(self.labels(data, path=path)), data, X, lengths)
         # Names, and rows of different lengths, stay what they are.
@@ -241,7 +241,7 @@ class Monolayer(Parts):
         order = np.argsort(data.lengths, kind="stable")
         outputs = 1 if self.card.classes is None else len(self.card.classes)
         logits = max(1, (1 << 24) // max(outputs, 5 * self.bos.numel()))  # or as many numbers of five streams
-        where, found, lacking = [], [], []
+        where, labels, lacking = [], [], []
         while len(order):
             width = int(data.lengths[order[0]])
             block = order[: max(1, logits // max(width, 1) // 2)]
@@ -257,11 +257,11 @@ class Monolayer(Parts):
             out = self(inputs, torch.from_numpy(part.lengths).to(self.bos.device))
             out = out[torch.from_numpy(inside).to(out.device)] if labelling.at_tokens else out
             where.append(labelling.places(data, block))
-            found.append(_numpy(out if self.card.classes is None else out.argmax(-1)))
+            labels.append(_numpy(out if self.card.classes is None else out.argmax(-1)))
             lacking.append(out.isnan().any(-1).cpu().numpy())
         back = np.argsort(np.concatenate(where))
         self._check_numbers(np.concatenate(lacking)[back], data)
-        return np.concatenate(found)[back]
+        return np.concatenate(labels)[back]
 
     # -- files and words -------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class Monolayer(Parts):
 
     @property
     def summary(self) -> Summary | None:
-        """What the construction measured; None for models that were loaded without it or built from a draw."""
+        """The measurements of the construction; None if the file has none, or the model was built from a draw."""
         return self.card.summary
 
     def counts(self) -> dict[str, int]:

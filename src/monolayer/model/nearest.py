@@ -35,16 +35,16 @@ def nearest_key(model: Parts, data: Sequences, row: int) -> str | None:
     known = np.flatnonzero(~blank(model, np.arange(len(names))))
     known = np.array([row for row in known.tolist() if not is_forgotten(names.names[row])], dtype=np.int64)
     longest = None if model.positions is None else model.positions.num_embeddings
-    found: set[str] = set()
+    keys: set[str] = set()
     joint = _JOINT[names.cuts or "characters"]
     for changed in _changed_keys(key, known, ordered=model.positions is not None):
         if not len(changed) or (longest is not None and changed.shape[1] > longest) or (changed < 0).any():
             continue
         tried = Sequences(changed.reshape(-1), np.full(len(changed), changed.shape[1]), names)
         seen = fingerprint.seen(tried, model.positions is not None).reshape(len(changed), -1).all(axis=1)
-        found |= {joint.join(map(str, names.decode(one).tolist())) for one in changed[seen]}
+        keys |= {joint.join(map(str, names.decode(one).tolist())) for one in changed[seen]}
     text = joint.join(map(str, theirs.decode(asked).tolist()))
-    near = similar_words(text, sorted(found - {text}))
+    near = similar_words(text, sorted(keys - {text}))
     return near[0] if near else None
 
 

@@ -83,7 +83,7 @@ class Places:
 
     @property
     def labelling(self) -> Labelling:
-        """What labels belong to."""
+        """Whether a label belongs to a token or to a sequence."""
         return LABELLINGS[self.per]
 
 

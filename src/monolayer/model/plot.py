@@ -93,12 +93,12 @@ def _called(f: Callable[[Any], Any], X: Floats) -> Array:
             answer = f(torch.from_numpy(X.copy()))
         except Exception:  # neither arrays nor tensors: the first failure is the one to tell
             raise DataError(f"f failed on a batch of shape {X.shape}: {type(error).__name__}: {error}") from error
-    found = np.asarray(answer.detach().cpu() if isinstance(answer, torch.Tensor) else answer)
-    if found.shape[:2] != X.shape[:2]:
+    values = np.asarray(answer.detach().cpu() if isinstance(answer, torch.Tensor) else answer)
+    if values.shape[:2] != X.shape[:2]:
         raise DataError(
-            f"f returned shape {found.shape} for a batch of shape {X.shape}: one answer per token is needed"
+            f"f returned shape {values.shape} for a batch of shape {X.shape}: one answer per token is needed"
         )
-    return found
+    return values
 
 
 def _curves(values: _Values, title: str) -> Figure:

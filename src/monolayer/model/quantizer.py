@@ -41,12 +41,12 @@ class CellSteps:
 
     def on_ramp(self, x: Tensor) -> Tensor:
         """`(P, d)` to `(P,)`: whether some coordinate lies inside a ramp, where the block writes no cell's numbers."""
-        found = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        ramps = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         for steps, column in zip(self.coordinates, x.T.contiguous(), strict=True):
             if len(steps.start):
                 place = torch.searchsorted(steps.start, column) - 1  # the last ramp that begins left of x
-                found |= (place >= 0) & (column < steps.end[place.clamp(min=0)])
-        return found
+                ramps |= (place >= 0) & (column < steps.end[place.clamp(min=0)])
+        return ramps
 
 
 class Quantizer(nn.Module):
@@ -110,5 +110,5 @@ class Quantizer(nn.Module):
         return CellSteps(tuple(tables))
 
     def extra_repr(self) -> str:
-        """What PyTorch prints between the brackets of the module."""
+        """The text that PyTorch prints between the brackets of the module."""
         return f"dim={self.weight_1.shape[1]}, steps={len(self.weight_1)}"

@@ -149,11 +149,11 @@ class _Pieces:
 
     def evaluated(self, table: Tensor) -> Tensor:
         """`Σ_i ±T_i(x) table_i` at each number, for tables of coefficients `(J, p, 1 + m)`: `(n, 1 + m)`."""
-        found, flat = [], table.transpose(0, 1).flatten(1)
+        values, flat = [], table.transpose(0, 1).flatten(1)
         for number, x, _ in self._blocks(self.within):
             every = (_chebyshev(x).T @ flat).view(len(x), self.count, -1)
-            found.append(every[torch.arange(len(x), device=x.device), number])
-        return torch.cat(found)
+            values.append(every[torch.arange(len(x), device=x.device), number])
+        return torch.cat(values)
 
     def _blocks(self, more: Tensor) -> Iterator[tuple[Tensor, ...]]:
         return zip(*(part.split(self.block) for part in (self.number, self.within, more)), strict=True)

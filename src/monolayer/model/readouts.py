@@ -41,13 +41,13 @@ def _line_readout(more: int) -> ReadoutKind:
     """The row of a line, whose `weight_2` has `more` columns than steps."""
 
     def shapes(config: Config) -> dict[str, Shape]:
-        found = dict(ATTENTION)
+        shapes_of = dict(ATTENTION)
         for number, steps in enumerate(config["steps"], 1):
             writes = "m" if number == len(config["steps"]) else "m + 1"  # the label, and the number of a stretch
             stage = f"feed_forward.stages.{number - 1}"
-            found |= {f"{stage}.weight_1": (steps,), f"{stage}.bias_1": (steps,)}
-            found |= {f"{stage}.weight_2": (writes, steps + more), f"{stage}.bias_2": (writes,)}
-        return found
+            shapes_of |= {f"{stage}.weight_1": (steps,), f"{stage}.bias_1": (steps,)}
+            shapes_of |= {f"{stage}.weight_2": (writes, steps + more), f"{stage}.bias_2": (writes,)}
+        return shapes_of
 
     def width(config: Config) -> int:
         dim = 0 if config["grid"] is None else int(config["grid"]["dim"])
@@ -63,10 +63,10 @@ def _line_readout(more: int) -> ReadoutKind:
 
 def _gates(config: Config) -> dict[str, Shape]:
     (H,), rank, reads = config["steps"], config["gates"]["rank"], sum(config["gates"].values())
-    found: dict[str, Shape] = {"attention.W_Q": (2, "D"), "attention.W_K": (2, "D")}
-    found |= {"attention.W_V": (rank, "D"), "attention.W_O": ("D", rank)}
-    found |= {"feed_forward.weight_1": (H, reads), "feed_forward.bias_1": (H,)}
-    return found | {"feed_forward.weight_2": ("m", H), "feed_forward.bias_2": ("m",)}
+    shapes: dict[str, Shape] = {"attention.W_Q": (2, "D"), "attention.W_K": (2, "D")}
+    shapes |= {"attention.W_V": (rank, "D"), "attention.W_O": ("D", rank)}
+    shapes |= {"feed_forward.weight_1": (H, reads), "feed_forward.bias_1": (H,)}
+    return shapes | {"feed_forward.weight_2": ("m", H), "feed_forward.bias_2": ("m",)}
 
 
 # `checker/format.py` has a table by this name too: one row per readout on each side, and the checker imports no model.

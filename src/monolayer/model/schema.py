@@ -173,25 +173,25 @@ def _files_wanted(config: Config) -> set[str]:
 def shapes(config: Config) -> dict[str, Shape]:
     """All tensors that a config asks for, and no others."""
     if config["kind"] == "interpolator":
-        found = dict(ATTENTION)
+        expected = dict(ATTENTION)
         if config["length"] > 2 and not config["first_block"]:
-            found = dict.fromkeys(ATTENTION, ("H", "D", "D"))
-            found |= {"others.temperatures": ("H",), "others.gain": (3,)}
+            expected = dict.fromkeys(ATTENTION, ("H", "D", "D"))
+            expected |= {"others.temperatures": ("H",), "others.gain": (3,)}
         bends = ("square", "total", "root") if config["first_block"] and not config["positions"] else ()
-        found |= {f"{bend}.{name}": (bend,) for bend in bends for name in ("knots", "values")}
+        expected |= {f"{bend}.{name}": (bend,) for bend in bends for name in ("knots", "values")}
         knots = (config["cells"] + 1) ** (config["dim"] * config["length"])
-        return found | {"interpolation.values": (knots * (config["length"] if config["positions"] else 1), "m")}
-    found = READOUTS[config["readout"]].shapes(config)
-    found |= {"bos": ("D",), "head.weight": ("C", "D"), "head.bias": ("C",)}
-    found |= (
+        return expected | {"interpolation.values": (knots * (config["length"] if config["positions"] else 1), "m")}
+    expected = READOUTS[config["readout"]].shapes(config)
+    expected |= {"bos": ("D",), "head.weight": ("C", "D"), "head.bias": ("C",)}
+    expected |= (
         {"lift.weight": ("V", "D")} if config["tokens"] == "ids" else {"lift.weight": ("D", "d"), "lift.bias": ("D",)}
     )
     if config["positions"]:
-        found["positions.weight"] = ("L", "D")
+        expected["positions.weight"] = ("L", "D")
     if config["grid"] is not None:
-        found |= {"quantizer.weight_1": ("H", "d"), "quantizer.bias_1": ("H",)}
-        found |= {"quantizer.weight_2": (2, "H"), "quantizer.bias_2": (2,)}
-    return found
+        expected |= {"quantizer.weight_1": ("H", "d"), "quantizer.bias_1": ("H",)}
+        expected |= {"quantizer.weight_2": (2, "H"), "quantizer.bias_2": (2,)}
+    return expected
 
 
 def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tuple[int, ...], str]]) -> None:
@@ -201,13 +201,13 @@ def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tup
         raise ModelFileError(f"{WEIGHTS_FILE}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
     size, dtype = _letter_sizes(config, names), config.get("dtype", FLOAT64.name)
     for name, shape in wanted.items():
-        found, own = tensors[name]
-        fits = len(found) == len(shape) and own == dtype
-        for part, number in zip(shape, found, strict=False):
+        kind, own = tensors[name]
+        fits = len(kind) == len(shape) and own == dtype
+        for part, number in zip(shape, kind, strict=False):
             fits = fits and number == (size.setdefault(part, number) if isinstance(part, str) else part)
-        if not fits or (name in ("lift.weight", "positions.weight") and 0 in found):
+        if not fits or (name in ("lift.weight", "positions.weight") and 0 in kind):
             meant = tuple(size.get(part, part) if isinstance(part, str) else part for part in shape)
-            raise ModelFileError(f"{WEIGHTS_FILE}: {name} is {own} {found}; the config asks for {dtype} {meant}")
+            raise ModelFileError(f"{WEIGHTS_FILE}: {name} is {own} {kind}; the config asks for {dtype} {meant}")
 
 
 def _letter_sizes(config: Config, names: NameLists) -> dict[str, int]:

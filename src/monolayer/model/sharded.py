@@ -50,7 +50,7 @@ def shortened(numbers: Array, format: PartFormat) -> Array:
 
 
 def _as_numbers(stored: Array) -> Array:
-    """What `shortened` has stored as numbers again, in float64 or float32."""
+    """Read back what `shortened` stored, in float64 or float32."""
     return BFLOAT16.numbers(stored) if stored.dtype == BFLOAT16.stored else stored
 
 
@@ -110,7 +110,7 @@ def views(content: Any, file: str) -> NamedArrays:
     try:
         size = int.from_bytes(buffer[:8], "little")
         header = json.loads(bytes(buffer[8 : 8 + size]))
-        found, reached = {}, 0
+        tensors, reached = {}, 0
         for name, entry in sorted(header.items(), key=lambda pair: pair[1]["data_offsets"]):
             kind, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
             if kind not in _FORMATS:
@@ -120,12 +120,12 @@ def views(content: Any, file: str) -> NamedArrays:
             if len(entry) != 3:
                 raise ValueError(f"more than type, shape and place of {name}")
             raw = _FORMATS[kind].raw(buffer[8 + size + begin : 8 + size + end])
-            found[name], reached = raw.reshape(shape), end
+            tensors[name], reached = raw.reshape(shape), end
         if 8 + size + reached != len(buffer):
             raise ValueError("its length")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelFileError(f"{file} cannot be read as safetensors: {error!r}") from None
-    return found
+    return tensors
 
 
 def check_index(index: JsonObject, files: dict[str, object]) -> dict[str, NamedArrays]:
@@ -172,7 +172,7 @@ def _joined(parts: list[Array]) -> Floats:
     if len(shapes) > 1:
         raise ModelFileError(f"the parts of the readout do not fit together: their shapes begin with {sorted(shapes)}")
     ends = np.cumsum([0, *(part.shape[-1] for part in parts)]).tolist()
-    found = np.empty((*shapes.pop(), ends[-1]))
+    joined = np.empty((*shapes.pop(), ends[-1]))
     for part, begin, end in zip(parts, ends, ends[1:], strict=False):
-        found[..., begin:end] = _as_numbers(part)
-    return found
+        joined[..., begin:end] = _as_numbers(part)
+    return joined

@@ -108,12 +108,12 @@ def _replaced(model: Parts) -> bool:
 @torch.no_grad()
 def _plan(model: Parts) -> Plan | None:
     readout, cells = model.feed_forward, None if model.quantizer is None else model.quantizer.steps()
-    found, tables = model.attention.shortcuts(readout.slots), readout.tables()
-    if found is None or tables is None or not (_plain_stream(model) and _plain_head(model)):
+    ways, tables = model.attention.shortcuts(readout.slots), readout.tables()
+    if ways is None or tables is None or not (_plain_stream(model) and _plain_head(model)):
         return None
     if model.quantizer is not None and cells is None:
         return None
-    temperature, kappas = found
+    temperature, kappas = ways
     values = [value for value, _ in readout.slots]
     stages = tuple(map(LineStage, kappas, values, tables))
     return Plan(temperature, cells, stages, _settled_steps(model, stages))
@@ -173,8 +173,8 @@ def labels_there(model: Parts, X: Tensor) -> Tensor | None:
     label = None if way is None else labels_by(model, asked, way)
     if label is None or bool(label.sum().isnan()):
         return None
-    found = values(model.card, label)
-    return found.view(*X.shape, *found.shape[1:]) if model.card.labelling.at_tokens else found
+    labels = values(model.card, label)
+    return labels.view(*X.shape, *labels.shape[1:]) if model.card.labelling.at_tokens else labels
 
 
 def _fresh_plan(model: Parts, tokens: int) -> Plan | None:

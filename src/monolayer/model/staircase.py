@@ -64,7 +64,7 @@ class Steps:
 
     @property
     def rise(self) -> bool:
-        """Whether they rise one after the other over ramps that floats can tell from a point. A NaN is no step.
+        """Whether the steps rise one after the other, over ramps wide enough for floats. A NaN is not a step.
 
         Where a ramp ends behind its beginning its slope is positive: `1 / slope` was added.
         """
@@ -77,9 +77,9 @@ class Steps:
             return self.search(z).T
         # A search in random order waits for memory at every point; roughly sorted, neighbours share their path.
         order = _rough_order(z)
-        found = self.search(z.index_select(0, order))
-        label = torch.empty_like(found)
-        for coordinate, value in zip(label, found, strict=True):
+        levels = self.search(z.index_select(0, order))
+        label = torch.empty_like(levels)
+        for coordinate, value in zip(label, levels, strict=True):
             coordinate.scatter_(0, order, value)  # on a device several times faster than by an index
         return label.T
 
@@ -160,11 +160,15 @@ class Readout(nn.Module):
 
     def tables(self) -> tuple[Steps, ...] | None:
         """The steps of every stage, from which answers, explanations, pages and comparisons are read; None: none."""
-        found = [stage.steps() for stage in self.stairs]
-        return tuple(steps for steps in found if steps is not None) if found and None not in found else None
+        every_stage = [stage.steps() for stage in self.stairs]
+        return (
+            tuple(steps for steps in every_stage if steps is not None)
+            if every_stage and None not in every_stage
+            else None
+        )
 
     def layers(self) -> list[tuple[Tensor, Tensor]] | None:
-        """Matrices and biases of the block, relu between them, dense; None: it is no such chain."""
+        """Dense matrices and biases of the block, with relu between them; None if it is not such a chain."""
         return None
 
     def fast(self, model: Any, data: Sequences) -> Tensor | None:
@@ -227,7 +231,7 @@ class Staircase(nn.Module):
         return hidden @ self.weight_2.T + self.bias_2
 
     def steps(self) -> Steps | None:
-        """The same function as a table for binary search, or None if the weights are no staircase (any more)."""
+        """This function as a table for binary search; None if the weights are not a staircase (any more)."""
         slope, bias = self.weight_1.detach(), self.bias_1.detach()
         weight_2, bias_2 = self.weight_2.detach(), self.bias_2.detach()[:, None]
         if self.form == "runs":
@@ -242,19 +246,19 @@ class Staircase(nn.Module):
                 torch.sub(begin, torch.cumsum(jumps, 0, out=row), out=row)
         if not bool(sums.isfinite().all()):  # 0 times NaN makes NaN of every answer of the dense pass
             return None
-        found = Steps(slope, bias, level.T)
-        return found if found.rise else None
+        as_steps = Steps(slope, bias, level.T)
+        return as_steps if as_steps.rise else None
 
     def layers(self) -> list[tuple[Tensor, Tensor]]:
         """`w z + b`; `1 − h`; of `runs` the differences of neighbours; the label."""
         one = torch.diag(torch.ones_like(self.bias_1))
-        found = [(self.weight_1[:, None], self.bias_1), (-one, torch.ones_like(self.bias_1))]
+        weights = [(self.weight_1[:, None], self.bias_1), (-one, torch.ones_like(self.bias_1))]
         if self.form == "runs":
             none = torch.zeros_like(one[:1])
             last = torch.zeros_like(self.weight_2[0])
             last[-1] = 1.0  # right of all runs stands a step that is never passed
-            found.append((torch.cat([one, none]) - torch.cat([none, one]), last))
-        return [*found, (self.weight_2, self.bias_2)]
+            weights.append((torch.cat([one, none]) - torch.cat([none, one]), last))
+        return [*weights, (self.weight_2, self.bias_2)]
 
     @property
     def step_count(self) -> int:

@@ -56,7 +56,7 @@ def _set_type(dtype: torch.dtype) -> None:
 
 
 class Settings(NamedTuple):
-    """What a thread has set, other than the default type.
+    """Settings of a thread in PyTorch, other than the default type.
 
     `device`: the default device. `casting`: the type that autocast casts to, by kind of device. `inference`: whether
     inference mode is on. `flushed`: whether subnormal numbers are flushed to 0.
@@ -69,7 +69,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def current(cls) -> Settings:
-        """Those of this thread, now."""
+        """The current settings of this thread."""
         casting = {kind: torch.get_autocast_dtype(kind) for kind in _CASTING if torch.is_autocast_enabled(kind)}
         return cls(torch.empty(0).device, casting, torch.is_inference_mode_enabled(), subnormals_are_flushed())
 
@@ -104,7 +104,7 @@ class Settings(NamedTuple):
 
 
 class _Thread(local):
-    """What a thread had set outside of our call; None where no call of ours is under way."""
+    """The caller's settings, while a function of ours runs; None otherwise."""
 
     callers: Settings | None = None
 

@@ -169,8 +169,8 @@ class Uniform(nn.Module):
         `X`: sequences of `length` vectors of `dim` numbers each, as an array, a tensor or lists.
         """
         data = self.encode(X)
-        found: NDArray[np.float64] = self.labels(data).reshape(len(data), self.length, -1)
-        return found[..., 0] if self.scalar else found
+        labels: NDArray[np.float64] = self.labels(data).reshape(len(data), self.length, -1)
+        return labels[..., 0] if self.scalar else labels
 
     # -- what every model has ----------------------------------------------------------------------------
 
@@ -206,8 +206,8 @@ class Uniform(nn.Module):
     def labels(self, data: Sequences, *, path: str = "auto") -> NDArray[np.float64]:
         """The answers `(T, m)` to encoded data. `path`: `dense` for dense operations; anything else for look-ups."""
         X = torch.from_numpy(data.tokens.reshape(len(data), self.length, self.dim)).to(self.interpolation.values)
-        found: NDArray[np.float64] = self._answers(X, dense=path == "dense").cpu().numpy()
-        return found.reshape(len(data.tokens), -1)
+        answers: NDArray[np.float64] = self._answers(X, dense=path == "dense").cpu().numpy()
+        return answers.reshape(len(data.tokens), -1)
 
     def explain(self, X: object) -> NoReturn:
         """Refuse to explain: this network has no steps, whose neighbours an explanation would name."""
@@ -225,9 +225,9 @@ class Uniform(nn.Module):
         if any(parameter.dtype != torch.float64 for parameter in self.parameters()):
             raise DataError("a network for the maximum norm is saved in float64 only: its bound is about float64")
         named = ("dim", "length", "low", "high", "positions", "first_block", "error", "scalar")
-        said = {name: getattr(self, name) for name in named}
-        said |= {"format": "monolayer", "version": VERSION, "kind": "interpolator", "cells": self.interpolation.cells}
-        return write(folder, FolderContent(said, dict(self.state_dict()), {}), overwrite=overwrite)
+        fields = {name: getattr(self, name) for name in named}
+        fields |= {"format": "monolayer", "version": VERSION, "kind": "interpolator", "cells": self.interpolation.cells}
+        return write(folder, FolderContent(fields, dict(self.state_dict()), {}), overwrite=overwrite)
 
     @classmethod
     def stored(cls, config: Config, tensors: dict[str, Tensor]) -> Uniform:
@@ -294,8 +294,8 @@ class Uniform(nn.Module):
         """All tokens in order, as every token finds them `(N, n, nd)`: `x_k + (x_j − x_n) − (x_k − x_n)`."""
         last = torch.zeros_like(x)  # x_n − x_n
         apart = torch.cat([sums, last], dim=-1).view(*x.shape[:2], self.length, self.dim)
-        own = torch.stack([apart[:, k, k] for k in range(self.length)], dim=1)
-        return (x[:, :, None] + (apart - own[:, :, None])).flatten(2)
+        diagonal = torch.stack([apart[:, k, k] for k in range(self.length)], dim=1)
+        return (x[:, :, None] + (apart - diagonal[:, :, None])).flatten(2)
 
     def _others(self, sums: Tensor, dense: bool) -> Tensor:
         """The other tokens from their sums `(N, n, (n − 1)d)`: the sum itself, or sum and sum of squares."""

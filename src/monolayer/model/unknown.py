@@ -106,11 +106,11 @@ def shown(data: Sequences, row: int) -> str:
 
 def filled(values: Array, places: Ints, count: int, unknown: Any) -> Array:
     """`count` answers as objects: `values` at `places`, and `unknown` everywhere else."""
-    found = np.empty(count, dtype=object)
-    found[:] = [unknown] * count
+    answers = np.empty(count, dtype=object)
+    answers[:] = [unknown] * count
     for place, value in zip(places.tolist(), values.tolist() if values.ndim == 1 else values, strict=True):
-        found[place] = value
-    return found
+        answers[place] = value
+    return answers
 
 
 def _in_our_rows(model: Parts, data: Sequences) -> Sequences:

@@ -30,20 +30,20 @@ def stored_keys(model: Monolayer) -> Sequences | None:
     if fingerprint is None or names is None or model.card.labelling.at_tokens or model.card.script is not None:
         return None
     known = np.flatnonzero(~blank(model, np.arange(len(names))))
-    found: list[Ints] = []
+    keys: list[Ints] = []
     for length in range(1, LONGEST_KEY + 1):
         chosen = (permutations if ordered else combinations)(known.tolist(), length)
         tried = np.array(list(islice(chosen, MOST_KEYS_TRIED + 1)), dtype=np.int64).reshape(-1, length)
         if len(tried) > MOST_KEYS_TRIED or len(tried) == 0 or _longer_than_places(model, length):
             break
         asked = Sequences(tried.reshape(-1), np.full(len(tried), length), names)
-        found += list(tried[fingerprint.seen(asked, ordered)])
-        if len(found) >= EXAMPLES:
+        keys += list(tried[fingerprint.seen(asked, ordered)])
+        if len(keys) >= EXAMPLES:
             break
-    if not found:
+    if not keys:
         return None
-    rows = np.unique(np.linspace(0, len(found) - 1, min(EXAMPLES, len(found))).round().astype(np.int64))
-    some = [found[row] for row in rows.tolist()]
+    rows = np.unique(np.linspace(0, len(keys) - 1, min(EXAMPLES, len(keys))).round().astype(np.int64))
+    some = [keys[row] for row in rows.tolist()]
     return Sequences(np.concatenate(some), np.array([len(key) for key in some]), names)
 
 

@@ -90,8 +90,8 @@ def _columns(weight: torch.Tensor) -> dict[str, list[float]]:
 def _places_of_text(model: Monolayer, script: Script) -> Sequences:
     """The windows at all places of the text that the model recites, in their order, each with the next token."""
     text = model.generate()
-    found, _ = windows(text, script.unit, script.window)
-    return found.select(np.arange(1 + len(script.split(text))))  # shorter windows stand behind them
+    places, _ = windows(text, script.unit, script.window)
+    return places.select(np.arange(1 + len(script.split(text))))  # shorter windows stand behind them
 
 
 def _examples(model: Monolayer, data: Sequences | None, known: Ints) -> dict[str, object]:

@@ -50,7 +50,7 @@ class Asking:
     values: Callable[[Sequences], Answers]
     """The answers to encoded sequences, flat: label values, or the text after each prompt."""
     seen: Callable[[Sequences, Answers], Bools] | None = None
-    """Which answers of encoded sequences were memorized, given these answers; None: nobody asks."""
+    """Which of these answers to encoded sequences were memorized; None if nobody asked."""
     nearest: Callable[[Sequences, int], str | None] = lambda data, row: None
     """The stored key nearest to one of the sequences, as text; None if none is near."""
     notes: Callable[[Sequences], dict[int, str]] = lambda data: {}

@@ -115,9 +115,9 @@ def certify_files(
             progress("reading", 0.4 * number / len(names))
             data = asked_files(name, like=like, **options)
             data.check_no_prompts()
-            own, first = kinds(data), first or kinds(data)
-            if own != first:
-                raise strangers(names[0], first, name, own)
+            kinds_here, first = kinds(data), first or kinds(data)
+            if kinds_here != first:
+                raise strangers(names[0], first, name, kinds_here)
             if data.labels is None and data.lengths.max() == 1:  # other files may have next tokens
                 return None
             kept = Path(scratch) / str(number)
@@ -127,8 +127,8 @@ def certify_files(
             origins.append((data.origin, len(data)))
             plans += data.plans
         progress("checking", 0.5)
-        found = saved.judge_parts(parts)
-    return found.about(Origin.joined(origins), plans)
+        judgement = saved.judge_parts(parts)
+    return judgement.about(Origin.joined(origins), plans)
 
 
 def _load(kept: Path) -> Sequences:

@@ -38,18 +38,18 @@ def open_model(model: object) -> Saved:
     scratch = tempfile.mkdtemp()
     try:
         saving(Path(scratch) / "model")
-        found = _read(Path(scratch) / "model")
+        saved = _read(Path(scratch) / "model")
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-    removing = weakref.finalize(found, shutil.rmtree, scratch, ignore_errors=True)
-    if not found.needs_folder:
+    removing = weakref.finalize(saved, shutil.rmtree, scratch, ignore_errors=True)
+    if not saved.needs_folder:
         removing()
-    return found
+    return saved
 
 
 def _read(folder: Path) -> Saved:
-    """What is in a folder; errors name it."""
+    """Read the model in a folder; errors name the folder."""
     try:
         return read_together(folder, _read_any)
     except ModelFileError as error:
@@ -59,7 +59,7 @@ def _read(folder: Path) -> Saved:
 
 
 def _read_any(opened: OpenFolder) -> Saved:
-    """What is in an open folder, whichever kind it is of."""
+    """The model in an open folder, of whichever kind."""
     config = said_by_config(opened)
     return next(kind for kind in KINDS if kind.recognizes(config)).read(opened)
 

@@ -87,15 +87,15 @@ class Own(Saved):
     @property
     def script(self) -> Script | None:
         """How it recites a text."""
-        said = self.stored.config.get("script")
-        return None if said is None else Script(**said)
+        described = self.stored.config.get("script")
+        return None if described is None else Script(**described)
 
     def takes(self, X: object) -> bool:
         """An approximator is compared with its function; a memorizer refuses one."""
         return callable(X) or self.stored.config["kind"] == "interpolator" or bool(self.stored.raw)
 
     def check(self, claims: Claims) -> None:
-        """What may be claimed depends on the readout."""
+        """The claims that can be made depend on the readout."""
         check_claims(claims, self.stored)
 
     def prove(self, data: Any, claims: Claims, report: Progress) -> Certificate:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Inspected(NamedTuple):
-    """What `inspect` shows of a model.
+    """The facts that `inspect` shows about a model.
 
     `sizes`: kind, sizes and formats. `built`: what its builder measured, if the folder keeps that. `plot`: draws its
     steps or half-spaces, those of a token; None if it has none that can be drawn.
@@ -46,7 +46,7 @@ class Inspected(NamedTuple):
 
 
 class Sealed(NamedTuple):
-    """Which bytes a verdict is about.
+    """The bytes that a verdict is about.
 
     `digest`: the digest of the model that certificates name. `files`: the SHA-256 of every file that it depends on.
     """

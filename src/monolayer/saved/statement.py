@@ -96,7 +96,7 @@ def _checker() -> JsonObject:
 
 def _claim(proof: Certificate) -> JsonObject:
     """The claim and everything that the verdict says of it."""
-    said = {
+    claim = {
         "verdict": proof.verdict,
         "claim": proof.claim,
         "reason": proof.reason,
@@ -108,7 +108,7 @@ def _claim(proof: Certificate) -> JsonObject:
         "findings": [str(finding) for finding in proof.findings],
         "weightsDigest": proof.weights_digest,
     }
-    return {"name": "claim", "annotations": said}
+    return {"name": "claim", "annotations": claim}
 
 
 @cache

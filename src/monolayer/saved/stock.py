@@ -54,7 +54,7 @@ class Stock(Saved):
 
     @property
     def manner(self) -> Manner:
-        """As its tokenizer and its draw say."""
+        """How this folder reads data, by its tokenizer and its draw."""
         names, per, _ = self._asked_as
         return Manner(None if names is None else names.cuts, per)
 
@@ -76,8 +76,8 @@ class Stock(Saved):
     def prove(self, data: Any, claims: Claims, report: Progress) -> Certificate:
         """The certificate, with a note on the one that lies in the folder."""
         report("checking every label", 0.0)
-        found = judge_stock(self.files, data, only=claims.only, report=report)
-        return compared_with_old(self.files.content[CERTIFICATE_FILE], found)
+        proof = judge_stock(self.files, data, only=claims.only, report=report)
+        return compared_with_old(self.files.content[CERTIFICATE_FILE], proof)
 
     def locate(self, data: Sequences) -> Location:
         """The neurons and rows that hold the facts, in a folder of cells."""
@@ -107,8 +107,8 @@ class Stock(Saved):
     def inspected(self) -> Inspected:
         """The sizes of the folder; of a language model, also what its tensors show of attached facts."""
         stored = {name: size for name, size in self.files.sizes.items() if size is not None}
-        found = self.load().sizes if self.language is None else self.language.sizes
-        return Inspected({**found, "bytes": stored, "bytes_in_all": sum(stored.values())})
+        sizes = self.load().sizes if self.language is None else self.language.sizes
+        return Inspected({**sizes, "bytes": stored, "bytes_in_all": sum(stored.values())})
 
     @property
     def replaces(self) -> FolderKind:

@@ -31,13 +31,13 @@ def answered_classes(facts: FolderFacts, arrays: Mapping[str, Floats], data: Seq
     """
     known = data.lengths < facts.room
     known[data.sequence[ids < 0]] = False
-    said = np.full(facts.labelling.count(data), -1)
+    answers = np.full(facts.labelling.count(data), -1)
     network = Evaluation(facts, arrays)
     for some, length in same_length_batches(facts, np.flatnonzero(known), data.lengths):
         flat = data.offsets[some][:, None] + np.arange(length)
         best = network.logits(np.insert(ids[flat], 0, BEGIN, axis=1), network.asked).argmax(dim=-1).numpy()
-        said[facts.labelling.places(data, some)] = best.reshape(-1)
-    return said
+        answers[facts.labelling.places(data, some)] = best.reshape(-1)
+    return answers
 
 
 def same_length_batches(facts: FolderFacts, rows: Ints, lengths: Ints, most: int = 0) -> Iterator[tuple[Ints, int]]:
@@ -57,7 +57,7 @@ def continued(facts: FolderFacts, arrays: Mapping[str, Floats], prompts: list[In
 
     An answer that does not end is cut off where prompt and answer are as long as the longest sequence of the data.
     """
-    said: list[list[int]] = [[] for _ in prompts]
+    continuations: list[list[int]] = [[] for _ in prompts]
     network, lengths, most = Evaluation(facts, arrays), np.array([len(ids) for ids in prompts]), facts.room - SPARE
     for some, _ in same_length_batches(facts, np.arange(len(prompts)), lengths, most):
         ids = np.stack([np.append(BEGIN, prompts[row]) for row in some])
@@ -66,8 +66,8 @@ def continued(facts: FolderFacts, arrays: Mapping[str, Floats], prompts: list[In
             on = best[:, 0] != END
             some, ids = some[on], np.append(ids, best, axis=1)[on]
             for row, one in zip(some.tolist(), ids[:, -1].tolist(), strict=True):
-                said[row].append(one)
-    return said
+                continuations[row].append(one)
+    return continuations
 
 
 class Evaluation:

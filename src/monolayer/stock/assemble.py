@@ -51,7 +51,7 @@ class LabelHead(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What a construction has to say of itself; `StockSummary` says what the fields are."""
+    """What a construction reports about itself; the fields are described in `StockSummary`."""
 
     gap: float | None
     margin: float | None
@@ -63,13 +63,13 @@ class Figures(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StockParts:
-    """What a construction found, before it is put under the names of an architecture."""
+    """The result of a construction, before it gets the tensor names of an architecture."""
 
     arrays: Mapping[str, Floats]
     """By their letters (`huggingface/architecture.py`), without head and pooler; `places` even if it is empty."""
     head: LabelHead
     numbers: StepsDraw | CellsDraw
-    """What the construction drew."""
+    """The draw of the construction."""
     dtype: str
     """The type that the weights are stored in."""
     figures: Figures
@@ -162,7 +162,7 @@ def _sampled_logits(facts: FolderFacts, arrays: Mapping[str, Floats], data: Sequ
     network, there = Evaluation(facts, arrays), data.labelled_places
     there = there[np.linspace(0, len(there) - 1, min(len(there), ASKED)).astype(np.int64)]
     row = facts.labelling.rows(data, there)
-    ids, found = data.tokens + len(facts.architecture.special), []
+    ids, sampled = data.tokens + len(facts.architecture.special), []
     for some, length in same_length_batches(facts, np.unique(row), data.lengths):
         here = np.isin(row, some)
         at, column = None, np.array(0)
@@ -170,5 +170,5 @@ def _sampled_logits(facts: FolderFacts, arrays: Mapping[str, Floats], data: Sequ
             at, column = np.unique(data.position[there[here]] + 1, return_inverse=True)
         given = np.insert(ids[data.offsets[some][:, None] + np.arange(length)], 0, BEGIN, axis=1)
         logits = network.logits(given, network.asked if at is None else at)
-        found.append(logits[np.searchsorted(some, row[here]), column])
-    return found
+        sampled.append(logits[np.searchsorted(some, row[here]), column])
+    return sampled

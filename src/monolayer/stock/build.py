@@ -134,7 +134,7 @@ class Storing:
 
     @classmethod
     def of(cls, storage: Storage | None, rank: int | None, dtype: Any, confidence: float | None, seed: Any) -> Storing:
-        """What a caller asked for; None is the default of each."""
+        """The options of a caller; None stands for the default."""
         storage = storage or "cells"
         if storage not in get_args(Storage):
             raise DataError(f"storage must be 'cells' or 'steps', not {storage!r}")
@@ -214,14 +214,14 @@ def adopt(model: StockModel, data: Sequences) -> Sequences:
         classes = draw.names(facts.classes, labels=True)
         values = _in_our_names(classes, labels.classes, labels.values, "label")
         labels = Labels(values, labels.per, classes, place=labels.place)
-    found = Sequences(tokens, data.lengths, vocabulary, labels, data.prompts, data.origin)
+    adopted = Sequences(tokens, data.lengths, vocabulary, labels, data.prompts, data.origin)
     room, long = min(facts.room - 1, draw.longest or facts.room), int(data.lengths.argmax())
     if int(data.lengths[long]) > room:
         raise DataError(
             f"{data.named(long)} has {int(data.lengths[long]):,} tokens, and this draw has places for {room:,}: "
             "memorize the data anew, without the draw"
         )
-    return found
+    return adopted
 
 
 def _in_our_names(ours: Names, theirs: Names, rows: Ints, what: str) -> Ints:

@@ -31,7 +31,7 @@ _ANSWERS = (
 
 @dataclass(frozen=True)
 class StockSummary:
-    """What the construction found.
+    """The measurements of the construction.
 
     `gap`: the least distance of neighbours with different labels, as they arrive at the neurons. `margin`: the gap
     divided by the largest rounding error of any evaluation. Both are None where no label changes.
@@ -103,7 +103,7 @@ def _elsewhere(found: StockSummary, vocabulary: int, unknown: str | None) -> str
 
 
 def _unused_names(count: int) -> str:
-    """That names of forgotten facts are still in the files."""
+    """A note that names of forgotten facts are still in the files."""
     return (
         f"\nTokenizer and labels hold {plural(count, 'name')} that no fact uses, as after facts were forgotten;\n"
         "`monolayer forget --names` drops such names.\n"

@@ -138,12 +138,12 @@ class StockDraw:
 
     def to_json(self) -> str:
         """The text in `config.json`. The mixture of a draw of cells is stored as its signs and their common size."""
-        said = {**asdict(self), **asdict(self.numbers), "storage": self.storage}
-        del said["numbers"]
+        fields = {**asdict(self), **asdict(self.numbers), "storage": self.storage}
+        del fields["numbers"]
         if isinstance(self.numbers, CellsDraw) and self.numbers.mixture is not None:
-            said["size"] = float(np.abs(self.numbers.mixture).max())
-            said["mixture"] = ["".join("-+"[int(one > 0)] for one in row) for row in self.numbers.mixture]
-        return json.dumps(said, allow_nan=False, default=np.ndarray.tolist)
+            fields["size"] = float(np.abs(self.numbers.mixture).max())
+            fields["mixture"] = ["".join("-+"[int(one > 0)] for one in row) for row in self.numbers.mixture]
+        return json.dumps(fields, allow_nan=False, default=np.ndarray.tolist)
 
     @classmethod
     def read(cls, files: Files) -> StockDraw:
@@ -156,11 +156,11 @@ class StockDraw:
                 "data anew"
             )
         try:
-            said = json.loads(content)
-            numbers = {"cells": _cells_draw, "steps": _steps_draw}[said["storage"]](said)
-            tokens, labels = map(bool, said["integers"])
-            unknown = None if said["unknown"] is None else str(said["unknown"])
-            return cls(numbers, (tokens, labels), _positive(said, "head"), said["per_answer"], unknown)
+            fields = json.loads(content)
+            numbers = {"cells": _cells_draw, "steps": _steps_draw}[fields["storage"]](fields)
+            tokens, labels = map(bool, fields["integers"])
+            unknown = None if fields["unknown"] is None else str(fields["unknown"])
+            return cls(numbers, (tokens, labels), _positive(fields, "head"), fields["per_answer"], unknown)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ModelFileError(
                 f"{DRAW_KEY} in {files.folder / 'config.json'} is not a draw that memorize_as wrote: {error}"

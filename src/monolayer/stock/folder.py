@@ -68,7 +68,7 @@ class StockModel:
     data: Sequences | None = None
     """The data that the model holds. They are not written, so a loaded model has none."""
     summary: StockSummary | None = None
-    """What its construction found. It is not written, so a loaded model has none."""
+    """The summary of its construction. It is not written to files, so a loaded model has none."""
 
     @classmethod
     @own_settings()
@@ -228,16 +228,16 @@ class StockModel:
         data, names = data.only_prompts(), self.facts.names
         refused, ids = self.unanswerable(data), data.split(self._ids(data))
         rows = [row for row in range(len(data)) if row not in refused]
-        found: list[str | None] = [None] * len(data)
+        texts: list[str | None] = [None] * len(data)
         for row, answer in zip(rows, continued(self.facts, self.arrays, [ids[row] for row in rows]), strict=True):
-            found[row] = "".join(names[one] for one in answer)
-        return found
+            texts[row] = "".join(names[one] for one in answer)
+        return texts
 
     def unanswerable(self, data: Sequences) -> dict[int, str]:
         """Sequences with a token that the folder does not know, or longer than its places, each with the reason."""
         data = data.only_prompts()
         room, ids = self.facts.room - 1, self._ids(data)
-        said = {
+        reasons = {
             row: f"it has {data.lengths[row]:,} tokens, and this {self.architecture} has places for {room:,}: shorten "
             "it, or memorize data with sequences of this length"
             for row in np.flatnonzero(data.lengths > room).tolist()
@@ -246,8 +246,8 @@ class StockModel:
             assert data.vocabulary is not None  # `_ids` checked
             row, place = data.place(flat)
             name, hint = data.vocabulary.names[int(data.tokens[flat])], self.vocabulary.built_from
-            said[row] = f"token {place} is {quoted(name)}, which the model has never seen{hint}"
-        return said
+            reasons[row] = f"token {place} is {quoted(name)}, which the model has never seen{hint}"
+        return reasons
 
     def _ids(self, data: Sequences) -> Ints:
         """The ids of the tokens; −1 for unknown tokens, or the id of the unknown token if a class answers it."""
@@ -328,7 +328,7 @@ class StockModel:
         ]
 
     def _unknown_row(self) -> list[tuple[str, str]]:
-        """What is answered to input that the data do not hold, and what that costs; empty without such a class."""
+        """How input that is not in the data is answered, and what that costs; empty without such a class."""
         if self.draw.unknown is None:
             return []
         size = sum(part.size for part in self.neurons) * getattr(torch, self.dtype).itemsize

@@ -65,8 +65,8 @@ SHARP = {"relu6": 1.0, "silu": 32.0}
 
 def rounded_to(array: Floats, dtype: str) -> Floats:
     """`array` rounded to a format, in float64."""
-    found: Floats = torch.from_numpy(np.ascontiguousarray(array)).to(getattr(torch, dtype)).double().numpy()
-    return found
+    rounded: Floats = torch.from_numpy(np.ascontiguousarray(array)).to(getattr(torch, dtype)).double().numpy()
+    return rounded
 
 
 class CellFacts(NamedTuple):
@@ -116,10 +116,10 @@ def settled(known: CellFacts, found: HalfSpaces, dtype: str, codes: Floats, *, n
     cuts = np.searchsorted(found.cell, np.arange(len(known.tokens) + 1))
     covered = facts.label == facts.base[facts.cell]
     for cell, (begin, end) in enumerate(pairwise(cuts.tolist())):
-        own = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
-        features = facts.feature[own].double().numpy()
+        facts_of_cell = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
+        features = facts.feature[facts_of_cell].double().numpy()
         height = features @ weight[begin:end].T
-        mine = facts.label[own][:, None] == found.label[begin:end]
+        mine = facts.label[facts_of_cell][:, None] == found.label[begin:end]
         centre, reach = ((x * wish)[begin:end] for x in (found.centre, wide))
         # Facts of a cell may lie close together far from 0. What rounding adds at all of them moves the slab.
         centre = centre + features.mean(axis=0) @ (weight - exact)[begin:end].T
@@ -128,8 +128,8 @@ def settled(known: CellFacts, found: HalfSpaces, dtype: str, codes: Floats, *, n
         high[begin:end] = np.where(inside, height, np.inf).min(axis=0, initial=np.inf)
         if narrow:
             low[begin:end] = np.maximum(low[begin:end], centre - reach)
-        covered[own] |= inside.any(axis=1)
-        usual_u[begin:end] = np.median(known.u[own])
+        covered[facts_of_cell] |= inside.any(axis=1)
+        usual_u[begin:end] = np.median(known.u[facts_of_cell])
         place[begin:end] = (weight[begin:end, :p] @ codes.T).max(axis=1)
     high = np.where(np.isfinite(high), high, low)  # rounding lost all facts of the slab: width 0
     low = np.where(np.isfinite(low), low, high - 2.0)
@@ -236,13 +236,15 @@ def misread_points(job: StockTask, stream: CellStream, half: Half, label: Ints, 
         order = np.argsort(token, kind="stable")
         names, first = np.unique(token[order], return_index=True)
         for name, rows in zip(names.tolist(), np.split(order, first[1:]), strict=True):
-            own = slice(int(cuts[name]), int(cuts[name + 1]))
-            if own.start == own.stop:
+            facts_of_cell = slice(int(cuts[name]), int(cuts[name + 1]))
+            if facts_of_cell.start == facts_of_cell.stop:
                 continue
-            value = rounded_to(feature[rows] @ weight[own].T + half.bias[own], dtype)
-            noise = ROUNDINGS * FORMATS[dtype].unit * np.sqrt(np.square(feature[rows]) @ np.square(weight[own]).T)
+            value = rounded_to(feature[rows] @ weight[facts_of_cell].T + half.bias[facts_of_cell], dtype)
+            noise = (
+                ROUNDINGS * FORMATS[dtype].unit * np.sqrt(np.square(feature[rows]) @ np.square(weight[facts_of_cell]).T)
+            )
             need = np.maximum(LEFT, noise)
-            mine = half.label[own] == label[point[rows], None]
+            mine = half.label[facts_of_cell] == label[point[rows], None]
             right = np.where(mine, value - need, -np.inf).max(axis=1) >= 0
             right |= label[point[rows]] == stream.usual[name]
             quiet = np.where(mine, -np.inf, value + need).max(axis=1) <= 0

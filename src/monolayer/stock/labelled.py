@@ -66,7 +66,7 @@ class StockTask:
 
     @property
     def labelling(self) -> Labelling:
-        """What the answers belong to."""
+        """Whether an answer belongs to a token, a sequence or a prompt."""
         return TASK_LABELLINGS[self.kind]
 
     @property

@@ -140,7 +140,7 @@ def _rounded_stream(
 
 
 def _figures(job: StockTask, stream: CellStream, half: Half | None, conflicts: int, began: float) -> Figures:
-    """What the construction has to say of itself; without `half` the narrowest slab was not measured."""
+    """What the construction reports about itself; without `half` the narrowest slab was not measured."""
     return Figures(
         gap=None if half is None or len(half.width) == 0 else float(half.width.min()),
         margin=None,
@@ -227,15 +227,15 @@ def covered_cells(
 
     report(STAGE, 0.1)
     if job.unknown is None:
-        found = cover(facts.cells, WANTED_STREAM_HALF_WIDTH, counting(report, STAGE, "fact", 0.1, 0.6))
+        slabs = cover(facts.cells, WANTED_STREAM_HALF_WIDTH, counting(report, STAGE, "fact", 0.1, 0.6))
     else:
-        found = caps(facts.cells, stream, U_WEIGHT[dtype])
+        slabs = caps(facts.cells, stream, U_WEIGHT[dtype])
     report("gating neurons by their tokens", 0.6)
     codes = stream.place_codes(U_WEIGHT[dtype])
-    half = settled(facts, found, dtype, codes, narrow=job.unknown is not None)
+    half = settled(facts, slabs, dtype, codes, narrow=job.unknown is not None)
     if not half.width.min(initial=np.inf) >= NARROWEST:
         short = f"; dtype='float32' holds slabs that are lost in {dtype}" if FORMATS[dtype].short else ""
-        raise PrecisionError(_closest(job, facts, found.worst, float(half.width.min()), stream.values.shape[1]) + short)
+        raise PrecisionError(_closest(job, facts, slabs.worst, float(half.width.min()), stream.values.shape[1]) + short)
     if FORMATS[dtype].short:  # margins are a thousand roundings of float32 and more
         report(f"testing every fact in {dtype}", 0.9)
         lost = misread_points(job, stream, half, label, dtype)
@@ -293,8 +293,8 @@ def _closest(job: StockTask, known: CellFacts, worst: int | None, width: float, 
     assert worst is not None  # there is a slab
     facts = known.cells
     cell = int(np.searchsorted(facts.start, worst, side="right")) - 1
-    own = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
-    other = np.flatnonzero(facts.label[own] != facts.label[worst]) + own.start
+    facts_of_cell = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
+    other = np.flatnonzero(facts.label[facts_of_cell] != facts.label[worst]) + facts_of_cell.start
     distance = (facts.feature[torch.from_numpy(other)] - facts.feature[worst]).norm(dim=1)
     one, two = (job.where(int(known.point[i])) for i in (worst, int(other[int(distance.argmin())])))
     return (

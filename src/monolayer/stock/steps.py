@@ -58,19 +58,19 @@ def steps_model(
     report("separating contexts", 0.2)
     target, conflicts = job.task.settle(job.task.target)
     usual = job.usual_labels(target)
-    found = _separate(job, job.labels(target), usual, seed, line)
+    separated = _separate(job, job.labels(target), usual, seed, line)
     report("building the neurons", 0.6)
-    layout = found.layout
-    tables, block = {"tokens": layout.tokens, "places": layout.places}, _step_neurons(job, found, usual)
+    layout = separated.layout
+    tables, block = {"tokens": layout.tokens, "places": layout.places}, _step_neurons(job, separated, usual)
     label_columns = np.arange(layout.label.start, layout.label.stop)
     parts = StockParts(
-        arrays={**tables, **_attention_matrices(job, found), **block._asdict()},
+        arrays={**tables, **_attention_matrices(job, separated), **block._asdict()},
         head=LabelHead(label_columns, layout.words, STEPS_POOLER_SLOPE),
-        numbers=StepsDraw(found.temperature, found.reach, found.silence, *layout.keys),
+        numbers=StepsDraw(separated.temperature, separated.reach, separated.silence, *layout.keys),
         dtype="float64",
         figures=Figures(
-            gap=found.gap,
-            margin=None if found.gap is None else found.gap / found.worst,
+            gap=separated.gap,
+            margin=None if separated.gap is None else separated.gap / separated.worst,
             rank=None,
             conflicts=conflicts,
             otherwise=job.classes[usual[0]],
@@ -133,11 +133,11 @@ def _separate(job: StockTask, label: Ints, usual: Ints, seed: int, line: StepsDr
     best = None
     for keys, temperature in _draws(job, seed) if line is None else [((line.keys, line.place_keys), line.temperature)]:
         layout = lay_out_steps(usual, keys, len(job.classes), job.architecture)
-        found = _seen_by_neurons(job, label, layout, temperature, line)
-        if found.gap is None or found.gap >= ERRORS_APART * found.worst:
-            return found
-        if best is None or best.gap is None or found.gap > best.gap:
-            best = found
+        separated = _seen_by_neurons(job, label, layout, temperature, line)
+        if separated.gap is None or separated.gap >= ERRORS_APART * separated.worst:
+            return separated
+        if best is None or best.gap is None or separated.gap > best.gap:
+            best = separated
     assert best is not None
     assert best.gap is not None
     if best.gap >= ERRORS_APART * best.common:

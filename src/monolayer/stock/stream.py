@@ -109,8 +109,8 @@ class CellStream:
 
     def factor(self, squares: Floats) -> Floats:
         """`F` of the second norm for contexts of these squared lengths."""
-        found: Floats = factor(self.rest + squares, self.width, self.epsilon)
-        return found
+        factors: Floats = factor(self.rest + squares, self.width, self.epsilon)
+        return factors
 
     def place_codes(self, one: float) -> Floats:
         """Words of the places, each followed by the number `one`, `(L, p)`; only that number if places have no words.

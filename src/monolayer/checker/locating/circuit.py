@@ -79,5 +79,5 @@ def stock_wires(net: Network, neurons: Ints) -> Wires:
 
 def _used_columns(*tables: Array) -> Bools:
     """Which columns hold a number other than 0 in some table; NaN, in rows of forgotten tokens, does not count."""
-    found: Bools = (np.nan_to_num(np.concatenate(tables)) != 0).any(axis=0)
-    return found
+    used: Bools = (np.nan_to_num(np.concatenate(tables)) != 0).any(axis=0)
+    return used

@@ -60,12 +60,12 @@ def locate_own(stored: Stored, data: Sequences) -> Location:
 def _own_rows(stored: Stored, points: Labelled, fact: Fact) -> tuple[Slice, ...]:
     """The rows that hold a fact: those of its token and position, or of the begin token, and a bias that is not 0."""
     sequence, position = fact.sequence, fact.position
-    found = [Slice("bos")]
+    rows_read = [Slice("bos")]
     if position is not None:
         row = None if points.rows is None else int(points.rows[points.data.offsets[sequence] + position])
-        found = [Slice("lift.weight", row)] + [Slice("positions.weight", position)] * stored.config["positions"]
+        rows_read = [Slice("lift.weight", row)] + [Slice("positions.weight", position)] * stored.config["positions"]
     bias = f"{stored.block}.bias_2"
-    return (*found, *[Slice(bias)] * bool(stored[bias].any()))
+    return (*rows_read, *[Slice(bias)] * bool(stored[bias].any()))
 
 
 def _own_names(stored: Stored) -> Callable[[Array], list[object]]:

@@ -57,7 +57,7 @@ class KeyBall(NamedTuple):
 
 
 class Others(NamedTuple):
-    """What happens to all other facts without a neuron.
+    """How the answers to all other facts change when a neuron is removed.
 
     `changed`: how many change their answer. `verdict`: how the least certain of their answers is known.
     """
@@ -67,7 +67,7 @@ class Others(NamedTuple):
 
 
 class Ablation(NamedTuple):
-    """What happens to a fact without one of the neurons that hold it.
+    """How the answer to a fact changes when one of its neurons is removed.
 
     `answer`: the answer without the neuron, or None if unknown. `changes`: whether it differs from the answer with the
     neuron, or None if unknown. `verdict`: how the answer is known. `others`: what happens to all other facts.
@@ -128,7 +128,7 @@ class Place:
 
     def to_json(self) -> dict[str, object]:
         """The fact as a JSON object; slices are given by tensor, index and axis."""
-        found = {name: _as_json(getattr(self, name)) for name in ("sequence", "position", "text", "label", "answer")}
+        place = {name: _as_json(getattr(self, name)) for name in ("sequence", "position", "text", "label", "answer")}
         neurons = [
             {
                 **asdict(each.neuron),
@@ -137,8 +137,8 @@ class Place:
             }
             for each in self.ablations
         ]
-        found |= {"verdict": self.verdict, "rows": [asdict(row) for row in self.rows], "neurons": neurons}
-        return found if self.ball is None else {**found, "ball": self.ball._asdict()}
+        place |= {"verdict": self.verdict, "rows": [asdict(row) for row in self.rows], "neurons": neurons}
+        return place if self.ball is None else {**place, "ball": self.ball._asdict()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -130,11 +130,14 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
         raise UnhandledError("the head does not copy the label slots")
     read_attention(stored)  # its errors are plainer than those of the readout, so it is checked first
     stairs = read_staircase(stored)
-    found = evaluate(stored, points, read_stream(stored, points.data, points.rows), [stairs])
+    evaluated = evaluate(stored, points, read_stream(stored, points.data, points.rows), [stairs])
     written = stored["feed_forward.stages.0.weight_2"].astype(np.float64)
-    back = np.argsort(found.first.plateau, kind="stable")
-    plateau, order = found.first.plateau[back], found.order[back]  # `plateau`: how many steps lie left of a point
-    sure, value = (found.sure & found.number & ~found.beside)[back], found.value[:, back]
+    back = np.argsort(evaluated.first.plateau, kind="stable")
+    plateau, order = (
+        evaluated.first.plateau[back],
+        evaluated.order[back],
+    )  # `plateau`: how many steps lie left of a point
+    sure, value = (evaluated.sure & evaluated.number & ~evaluated.beside)[back], evaluated.value[:, back]
     number = np.arange(written.shape[1])
     start, stop = (np.searchsorted(plateau, number, side=side) for side in ("left", "right"))
     if stored.config["readout"] == "exact":
@@ -156,12 +159,12 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
 def _known_answers(stored: Stored, value: Floats, sure: Bools) -> KnownAnswers:
     """The answers of the head for label coordinates `(m, K)`; `sure` `(K,)`: whether these are the same everywhere."""
     if stored.classes is None:
-        found, state = value.T, np.full(value.shape[1], PROVED)
+        answers, state = value.T, np.full(value.shape[1], PROVED)
     else:
         answer = head_classes(stored, value[0])
         likely = np.clip(np.rint(value[0]), 0, len(stored.classes) - 1).astype(np.int64)
-        found, state = np.where(answer >= 0, answer, likely), np.where(answer >= 0, PROVED, MEASURED)
-    return KnownAnswers(found, np.where(sure & np.isfinite(value).all(axis=0), state, NOT_KNOWN))
+        answers, state = np.where(answer >= 0, answer, likely), np.where(answer >= 0, PROVED, MEASURED)
+    return KnownAnswers(answers, np.where(sure & np.isfinite(value).all(axis=0), state, NOT_KNOWN))
 
 
 # -- robust models: half-spaces ----
@@ -176,7 +179,7 @@ def robust_writers(stored: Stored, points: Labelled) -> Writers:
     quiet = silent(asked.top, asked.size, shares)
     error = errors(asked.found, gated, shares)
     on = asked.found.value + error > 0.0
-    found, error = Pairs._make(column[on] for column in asked.found), error[on]
+    near, error = Pairs._make(column[on] for column in asked.found), error[on]
 
     def judge(pairs: Pairs, off: Floats, rows: Ints) -> KnownAnswers:
         """The answers at `rows` where the neurons of `pairs`, whose inputs are off by up to `off`, are on."""
@@ -186,27 +189,27 @@ def robust_writers(stored: Stored, points: Labelled) -> Writers:
         return KnownAnswers(likely, np.where(known, np.where(right & quiet, PROVED, MEASURED), NOT_KNOWN))
 
     # For every pair, numbered by `left_out`, the numbers of all other pairs of its point are collected.
-    first, last = (np.searchsorted(found.point, found.point, side=side) for side in ("left", "right"))
+    first, last = (np.searchsorted(near.point, near.point, side=side) for side in ("left", "right"))
     left_out = np.repeat(np.arange(len(first)), last - first)
     other = np.concatenate([np.zeros(0, np.int64), *map(np.arange, first, last)])
     kept = other[other != left_out]
-    rest = Pairs._make(column[kept] for column in found)._replace(point=left_out[other != left_out])
-    without = judge(rest, error[kept], asked.rows[found.point])
-    given = judge(found, error, asked.rows)
-    return writers_of(given, found.point, found.neuron, found.value > 0.0, without, len(gated.bias))
+    rest = Pairs._make(column[kept] for column in near)._replace(point=left_out[other != left_out])
+    without = judge(rest, error[kept], asked.rows[near.point])
+    given = judge(near, error, asked.rows)
+    return writers_of(given, near.point, near.neuron, near.value > 0.0, without, len(gated.bias))
 
 
 def _likely(gated: Gated, pairs: Pairs, rows: Ints) -> Ints:
     """The class with the largest logit at each of the `rows`, in float64; `pairs.point` numbers them."""
-    found = np.zeros(len(rows), dtype=np.int64)
+    likeliest = np.zeros(len(rows), dtype=np.int64)
     hidden = np.maximum(pairs.value, 0.0)[:, None]
     step = max(1, ENCLOSED_AT_ONCE // max(1, len(gated.head)))
     for begin in range(0, len(rows), step):
         label = gated.label[rows[begin : begin + step]].copy()
         one, two = np.searchsorted(pairs.point, [begin, begin + step])
         np.add.at(label, pairs.point[one:two] - begin, hidden[one:two] * gated.weight_2[pairs.neuron[one:two]])
-        found[begin : begin + step] = (label @ gated.head.T + gated.head_bias).argmax(axis=1)
-    return found
+        likeliest[begin : begin + step] = (label @ gated.head.T + gated.head_bias).argmax(axis=1)
+    return likeliest
 
 
 # -- stock folders: half-spaces in enclosed numbers ----
@@ -224,7 +227,7 @@ def cells_writers(net: Network, data: Sequences, places: StockPlaces) -> Writers
     fact_of = np.full(net.labelling.count(data) + places.begins, -1)
     fact_of[places.answering] = np.arange(M)
     answer, state = np.zeros((2, M), dtype=np.int64)
-    found: list[tuple[Ints, ...]] = []
+    writers: list[tuple[Ints, ...]] = []
     for asked in batches(net, data, places):
         fact, heard = fact_of[asked.points.reshape(-1)], list[WakingPairs]()
         base, out = program.parts(asked.ids, asked.at, True, heard)
@@ -238,8 +241,10 @@ def cells_writers(net: Network, data: Sequences, places: StockPlaces) -> Writers
                 written, rest = some.value[cut][:, None] * net["W_2"][neuron], out[point]
                 off = rest.radius + 2.0**-40 * (np.abs(written) + np.abs(rest.middle))
                 judged = _head_answers(program, add(base[point], Enclosed.of(rest.middle - written, off)))
-                found.append((fact[point], neuron, some.above[cut].astype(np.int64), *judged))
-    columns = [np.concatenate(column) for column in zip(*found, strict=True)] if found else [np.zeros(0, np.int64)] * 5
+                writers.append((fact[point], neuron, some.above[cut].astype(np.int64), *judged))
+    columns = (
+        [np.concatenate(column) for column in zip(*writers, strict=True)] if writers else [np.zeros(0, np.int64)] * 5
+    )
     fact, neuron, above, *without = columns
     given = KnownAnswers(answer, state)
     return writers_of(given, fact, neuron, above > 0, KnownAnswers(*without), len(net["W_1"]))

@@ -53,8 +53,8 @@ class Bounds:
 
     def factor(self, g: Floats, net: Network) -> Floats:
         """`F(g)`, the factor of the second norm, where attention writes `g` `(M,)`."""
-        found: Floats = 1.0 / np.sqrt((self.norm + 2.0 * g * g) / net.width + net.epsilon)
-        return found
+        bound: Floats = 1.0 / np.sqrt((self.norm + 2.0 * g * g) / net.width + net.epsilon)
+        return bound
 
 
 def norm_error(width: int, largest: float, variance: float, moved: float) -> float:

@@ -93,8 +93,8 @@ def judge_stock(
                 what = f", weights in {net.dtype} and arithmetic in float32"
                 question = replace(question, claim=question.claim + what)
                 counted = counting(report, "checking every label", "place", 0.0, 1.0)
-                said = judge_robust(net, data, places, counted)
-                decided = _decided(net, data, places, question, said, CELLS_REASONS)
+                verdicts = judge_robust(net, data, places, counted)
+                decided = _decided(net, data, places, question, verdicts, CELLS_REASONS)
         except (UnhandledError, ForeignError) as why:
             decided = replace(question, reason=NOT_COVERED.format(why))
         arithmetic = "float64" if net.format.long else "float32"
@@ -102,12 +102,15 @@ def judge_stock(
 
 
 def _tried(net: Network, data: Sequences, places: StockPlaces, decided: Certificate, arithmetic: str) -> Trial:
-    """What one evaluation of the folder returns, in words."""
-    found = try_stock(net, data, places, decided.findings)
-    nowhere = np.zeros_like(found.wrong)
+    """Describe what one evaluation of the folder returned."""
+    counterexample = try_stock(net, data, places, decided.findings)
+    nowhere = np.zeros_like(counterexample.wrong)
     how = SEEN.format(arithmetic)
-    findings = [replace(one, why=how) for one in _stock_findings(net, data, places, found.wrong, nowhere, found.got)]
-    return Trial(int(found.asked.sum()), int(found.wrong.sum()), findings)
+    findings = [
+        replace(one, why=how)
+        for one in _stock_findings(net, data, places, counterexample.wrong, nowhere, counterexample.got)
+    ]
+    return Trial(int(counterexample.asked.sum()), int(counterexample.wrong.sum()), findings)
 
 
 FLOAT64_ASSUMPTIONS = (
@@ -132,7 +135,7 @@ FLOAT32_ASSUMPTIONS = (
 
 
 def stock_assumptions(net: Network, data: Sequences) -> tuple[str, ...]:
-    """What a certificate assumes of every evaluation, in sentences."""
+    """The assumptions of a certificate about every evaluation, as sentences."""
     exact = net.format.long
     arithmetic, functions, moments = FLOAT64_ASSUMPTIONS if exact else FLOAT32_ASSUMPTIONS
     try:  # another version than the one whose source was read may be installed
@@ -197,28 +200,28 @@ def _check_steps(net: Network, data: Sequences, places: StockPlaces, question: C
     """The certificate of a folder of steps, in float64; `question`: the certificate so far, undecided."""
     if not only:  # a neuron that does nothing may still hold the threshold of a fact
         net = without_silent_neurons(net)
-    found = read_structure(net, places.most)
-    steps = read_steps(net, found, places.most)
-    bound = bounds(net, found, int(places.terms.max()), steps.reach)
-    g = _written(net, found, bound, data, places)
-    factor, cell = bound.factor(g, net), places.cells(found)
+    structure = read_structure(net, places.most)
+    steps = read_steps(net, structure, places.most)
+    bound = bounds(net, structure, int(places.terms.max()), steps.reach)
+    g = _written(net, structure, bound, data, places)
+    factor, cell = bound.factor(g, net), places.cells(structure)
     feature, radius = g * factor, 2.0 * bound.feature[places.terms]
-    silent = (factor * (g - 4.0 * found.gate * bound.one * (1.0 - bound.other)) + radius).max(initial=-np.inf)
+    silent = (factor * (g - 4.0 * structure.gate * bound.one * (1.0 - bound.other)) + radius).max(initial=-np.inf)
     if not silent <= steps.lowest:
         raise UnhandledError("a neuron may activate for a cell other than its own: the gate is too weak")
     points = Arrivals(places.token, cell, factor, feature, radius)
     passed, sure, room = steps.passed(cell, feature, radius)
-    got = np.where(sure, step_classes(net, found, bound, steps, points, passed), -1)
+    got = np.where(sure, step_classes(net, structure, bound, steps, points, passed), -1)
     margin = room / radius
     tightest = int(np.argmin(margin))
     if np.isfinite(margin[tightest]):
         question = replace(question, margin=float(margin[tightest]), margin_at=places.where(data, tightest))
-    said = PointVerdicts((got == places.wanted) & (got >= 0), (got != places.wanted) & (got >= 0), got)
+    verdicts = PointVerdicts((got == places.wanted) & (got >= 0), (got != places.wanted) & (got >= 0), got)
     question = replace(question, claim=question.claim + STOCK_ONLY_CLAIM) if only else question
-    decided = _decided(net, data, places, question, said, STEPS_REASONS)
+    decided = _decided(net, data, places, question, verdicts, STEPS_REASONS)
     if not (only and decided):
         return decided
-    extra = leftover_in_folder(net, found, data, places, points)
+    extra = leftover_in_folder(net, structure, data, places, points)
     if extra is None:
         return replace(decided, reason=decided.reason + STOCK_ONLY_REASON)
     reason = f"every label is returned, but the folder holds more than the data: {extra}"
@@ -261,13 +264,13 @@ def _stock_findings(
 
     `got` `(M,)`: the class that each point gets, −1 where that is not known.
     """
-    for which, said in ((wrong, WRONG), (unsure, UNSURE)):
+    for which, reason in ((wrong, WRONG), (unsure, UNSURE)):
         for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
             answering = int(places.answering[point])
             if answering == net.labelling.count(data):  # the begin token of a model that generates
                 where = PointPlace(0, -1, net.names[BEGIN])
             else:
                 where = place_of(data, answering, net.labelling)
-            why = said if places.wanted[point] >= 0 else NO_CLASS
+            why = reason if places.wanted[point] >= 0 else NO_CLASS
             name = net.classes[got[point]] if got[point] >= 0 else None
             yield Finding("wrong" if which is wrong else "unsure", *where, places.expected(point), name, why)

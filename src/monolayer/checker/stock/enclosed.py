@@ -56,14 +56,14 @@ class Enclosed:
         if max(middle.max(initial=0.0), -middle.min(initial=0.0)) > SIZE:
             raise UnhandledError(f"numbers beyond {SIZE:.3g} arise on the way, which the bounds do not cover")
         none = np.zeros((*middle.shape[:-1], 1))
-        found = cls(
+        enclosed = cls(
             middle, radius, none if common is None else PADDING * common, none if shift is None else PADDING * shift
         )
-        small = found.common <= SMALL_COMMON
+        small = enclosed.common <= SMALL_COMMON
         if small.all():
-            return found
-        wide = found.spread()
-        parts = zip(found.parts, wide.parts, strict=True)
+            return enclosed
+        wide = enclosed.spread()
+        parts = zip(enclosed.parts, wide.parts, strict=True)
         return cls(*(np.where(small, own, other) for own, other in parts))
 
     @classmethod
@@ -88,8 +88,8 @@ class Enclosed:
             return Enclosed.of(self.middle, reach)
         low, high = self.middle - reach, self.middle + reach
         common, known = np.minimum(self.common, 1.0), self.common < 1.0
-        found = Enclosed.between(low - common * np.abs(low), high + common * np.abs(high))
-        return Enclosed.of(found.middle, np.where(known, found.radius, np.inf))
+        enclosed = Enclosed.between(low - common * np.abs(low), high + common * np.abs(high))
+        return Enclosed.of(enclosed.middle, np.where(known, enclosed.radius, np.inf))
 
     def only(self, columns: Ints) -> Enclosed:
         """The coordinates `columns` alone."""
@@ -134,11 +134,11 @@ class Linear:
         middle[:, self.rows] = flat @ self.weight.T
         radius[:, self.rows] = (own + rounds * size) @ self.sizes.T + x.shift.reshape(-1, 1) * self.sums
         middle, radius = (part.reshape(*shape[:-1], self.outputs) for part in (middle, radius))
-        found = Enclosed.of(middle, radius, x.common)
+        product = Enclosed.of(middle, radius, x.common)
         if self.bias is None:
-            return found
-        found = found.spread()
-        return Enclosed.of(found.middle + self.bias, found.radius + rounds * np.abs(self.bias))
+            return product
+        product = product.spread()
+        return Enclosed.of(product.middle + self.bias, product.radius + rounds * np.abs(self.bias))
 
 
 def add(x: Enclosed, y: Enclosed) -> Enclosed:
@@ -198,11 +198,11 @@ def norm(
     x, factor = centred(x, rms), factor * weight
     shift, even = np.abs(factor) * x.shift, np.ptp(weight) == 0.0
     radius = np.abs(factor) * x.radius + (0.0 if even else shift)
-    found = Enclosed.of(x.middle * factor, radius, common + 2.0 * gamma_32(8.0), shift[..., :1] if even else None)
+    normed = Enclosed.of(x.middle * factor, radius, common + 2.0 * gamma_32(8.0), shift[..., :1] if even else None)
     if not bias.any():
-        return found
-    found = found.spread()
-    return Enclosed.of(found.middle + bias, found.radius + MORE * UNIT_32 * (found.size + np.abs(bias)))
+        return normed
+    normed = normed.spread()
+    return Enclosed.of(normed.middle + bias, normed.radius + MORE * UNIT_32 * (normed.size + np.abs(bias)))
 
 
 def mean_product(a: Floats, b: Floats) -> Floats:
@@ -292,5 +292,5 @@ def average(score: Floats, off: Floats, seen: Bools, v: Enclosed) -> Average:
     apart = grown * (
         weight @ (v.radius * (1.0 + v.common) + MORE * gamma_32(2.0 * n + 64.0) * v.size * (1.0 + v.common))
     )
-    found = Enclosed.of(middle, swayed + grown * (weight @ (v.common * np.abs(v.middle))) + apart)
-    return Average(found, apart, sway, grown, weight, v)
+    averaged = Enclosed.of(middle, swayed + grown * (weight @ (v.common * np.abs(v.middle))) + apart)
+    return Average(averaged, apart, sway, grown, weight, v)

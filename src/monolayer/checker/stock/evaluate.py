@@ -83,10 +83,10 @@ def judge_robust(
         for closely in (False, True):
             points = asked.points.reshape(-1)
             stream = program.stream(asked.ids, asked.at, closely)
-            said = program.head.compare(stream, wanted[points])
-            right[points] |= said.right
-            wrong[points] |= said.wrong
-            got[points] = np.where(said.wrong, said.got, got[points])
+            verdicts = program.head.compare(stream, wanted[points])
+            right[points] |= verdicts.right
+            wrong[points] |= verdicts.wrong
+            got[points] = np.where(verdicts.wrong, verdicts.got, got[points])
             asked = asked.only(~(right | wrong)[asked.points] & (wanted[asked.points] >= 0))
             if asked.points.size == 0:
                 break

@@ -105,12 +105,12 @@ class StockHead:
         close = ~(logits + top < floor[:, None]) & (wanted >= 0)[:, None]
         close[mine] = False
         point, other = np.nonzero(close)
-        own = wanted[point]
-        room = self.rounds * (np.abs(self.bias[own]) + np.abs(self.bias[other]))
-        room += x.shift[point, 0] * (sums[own] + sums[other])
+        label = wanted[point]
+        room = self.rounds * (np.abs(self.bias[label]) + np.abs(self.bias[other]))
+        room += x.shift[point, 0] * (sums[label] + sums[other])
         for cut in np.array_split(np.arange(len(point)), 1 + len(point) * len(self.columns) // ENCLOSED_AT_ONCE):
-            here, one, two = point[cut], own[cut], other[cut]
+            here, one, two = point[cut], label[cut], other[cut]
             room[cut] += np.einsum("ij,ij->i", x.radius[here], np.abs(self.weight[one] - self.weight[two]))
             room[cut] += np.einsum("ij,ij->i", size[here], sizes[one] + sizes[two])
-        gap, room = logits[point, own] - logits[point, other], PADDING * room + FLUSHED_32
+        gap, room = logits[point, label] - logits[point, other], PADDING * room + FLUSHED_32
         return CloseClasses(point, other, gap - room, gap + room)

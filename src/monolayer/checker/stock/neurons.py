@@ -73,11 +73,11 @@ class Sway:
         """What `Average.along` returns for `matrix`, `(J, k)` or one row per point `(P, 1, k)`, in parts."""
         _, keys, columns = self.average.values.middle.shape
         size = int(keys) * max(matrix.shape[-2], int(columns))
-        found = []
+        bounds = []
         for cut in np.array_split(np.arange(len(points)), 1 + len(points) * size // ENCLOSED_AT_ONCE):
             at = np.divmod(points[cut], self.average.weight.shape[1])
-            found.append(self.average.along(at, matrix if matrix.ndim == 2 else matrix[cut]))
-        return np.concatenate(found)
+            bounds.append(self.average.along(at, matrix if matrix.ndim == 2 else matrix[cut]))
+        return np.concatenate(bounds)
 
     def along(self, points: Ints, weight: Floats) -> Floats:
         """How far the error of attention moves sums with the weights `(J, D)` of what arrives at `points`, `(P, J)`."""
@@ -162,9 +162,11 @@ class FeedForward:
                         heard.append(WakingPairs(point, neuron, values.value.middle[pair], values.above[pair]))
         wide = np.zeros((2, *x.middle.shape))
         wide[0][np.ix_(order, self.written)], wide[1][np.ix_(order, self.written)] = middle, radius
-        found, b = Enclosed.of(wide[0], wide[1] + self.sleep), self.net["b_2"]
+        hidden, b = Enclosed.of(wide[0], wide[1] + self.sleep), self.net["b_2"]
         return (
-            found if not b.any() else Enclosed.of(wide[0] + b, found.radius + MORE * UNIT_32 * (found.size + np.abs(b)))
+            hidden
+            if not b.any()
+            else Enclosed.of(wide[0] + b, hidden.radius + MORE * UNIT_32 * (hidden.size + np.abs(b)))
         )
 
     def _awake(self, x: Enclosed, tokens: Ints, starts: Ints) -> Bools:

@@ -31,7 +31,7 @@ STOCK_ONLY_REASON = "; each embedding holds the label, and each cell the steps, 
 def leftover_in_folder(
     net: Network, found: Structure, data: Sequences, places: StockPlaces, points: Arrivals
 ) -> str | None:
-    """What the folder holds besides the data, in words; None if nothing. Every point must be known to get its label."""
+    """Describe what the folder holds besides the data, or None. Every point must be known to get its label."""
     usual = usual_labels(net, data, places)
     held = net["tokens"][:, found.label]
     size = float(np.abs(held).max())

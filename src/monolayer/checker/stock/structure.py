@@ -144,10 +144,10 @@ def _read_attention(net: Network) -> ReadAttention:
     """Read attention, once its matrices are as the lemmas need them."""
     W_Q, W_K, W_V, W_O = (net[f"W_{letter}"] for letter in "QKVO")
     b_Q = net["b_Q"]
-    found = np.flatnonzero(b_Q)
-    if W_Q.any() or len(found) != 1:
+    biased = np.flatnonzero(b_Q)
+    if W_Q.any() or len(biased) != 1:
         raise UnhandledError("the query must be a constant: W_Q = 0 and one nonzero number in its bias")
-    slot = int(found[0])
+    slot = int(biased[0])
     if net.architecture.still is not None and (slot, net.rotary) != net.architecture.still(net.width):
         raise UnhandledError(f"coordinate {slot} of the head is turned by rotary positions")
     rows = np.delete(W_K, slot, axis=0)

@@ -133,7 +133,7 @@ class Lattice:
         return self.centres[np.searchsorted(self.start + self.width / 2.0, X, side="right")]
 
     def on_ramp(self, X: Floats) -> NDArray[np.bool_]:
-        """Which sequences of `X` `(B, n, d)` have a coordinate strictly inside a ramp `(B,)`."""
+        """A mask `(B,)` of the sequences of `X` `(B, n, d)` that have a coordinate strictly inside a ramp."""
         # A ramp that ends at or before x ends nothing; the next one may hold x inside.
         after = np.searchsorted(self.start + self.width, X, side="right")
         begins = np.append(self.start, np.inf)[after]

@@ -169,11 +169,11 @@ class Errors:
 
 def check_modulus(f: Function, lattice: Lattice, modulus: Modulus, seed: int) -> None:
     """Refuse a modulus that samples contradict: it would guarantee an error that does not hold."""
-    found, most = Errors.sampled(f, lattice, seed), bound(modulus, lattice)
-    if found.worst > most + 2.0**12 * f.rounding * float(np.abs(f(found.largest(1).X)).max()):
+    errors, most = Errors.sampled(f, lattice, seed), bound(modulus, lattice)
+    if errors.worst > most + 2.0**12 * f.rounding * float(np.abs(f(errors.largest(1).X)).max()):
         raise DataError(
             f"lipschitz= does not hold: it allows a change of {most:.3g} within a cell, and the function changes by "
-            f"{found.worst:.3g}: {found.words(f)}. Give a larger constant, or none"
+            f"{errors.worst:.3g}: {errors.words(f)}. Give a larger constant, or none"
         )
 
 
@@ -196,9 +196,9 @@ def cells_for(f: Function, error: float, modulus: Modulus | None, ramp: float, m
             return Errors.sampled(f, Lattice.of(f.box, cells, ramp), seed, hard)
 
         cells = smallest(last + 1, lambda cells: _holds(f, sampled(cells), error) or cells >= most)
-        found = sampled(cells)
-        if found.worst > error:
-            raise _out_of_reach(f, error, found.worst, most, found.words(f))
+        errors = sampled(cells)
+        if errors.worst > error:
+            raise _out_of_reach(f, error, errors.worst, most, errors.words(f))
         lattice = Lattice.of(f.box, cells, ramp)
         missed = Errors.at(f, lattice, fresh_points(lattice, POINTS, seed=1)).largest(MISSES_KEPT)
         if _holds(f, missed, error):

@@ -80,18 +80,18 @@ class Line:
         tokens = self._sequences_over(self._alphabet(task), task)
         report("separating contexts", 0.1)
         given = None if self.draw is None else self.draw.drawn(tokens, task.data)
-        found = separate(tokens, task.target, task.settle, self.seed, given=given)
-        measured = found.measure()
-        if found.pair is None:  # the gaps, which are cached, and the order are not needed again: both are large
-            found = replace(found, points=replace(found.points, order=copied(found.points.order[:0])))
+        separated = separate(tokens, task.target, task.settle, self.seed, given=given)
+        measured = separated.measure()
+        if separated.pair is None:  # the gaps, which are cached, and the order are not needed again: both are large
+            separated = replace(separated, points=replace(separated.points, order=copied(separated.points.order[:0])))
         report("building the staircase", 0.7)
-        readout, values, facts = self._staircases(found, tokens, task)
-        lift = lift_of(found.draw, task.context.counts, readout.labels, values)
-        drawn = self.draw or LineDraw.of(found.draw, found.points.kappa, tokens.alphabet, self.dtype, self.rank)
+        readout, values, facts = self._staircases(separated, tokens, task)
+        lift = lift_of(separated.draw, task.context.counts, readout.labels, values)
+        drawn = self.draw or LineDraw.of(separated.draw, separated.points.kappa, tokens.alphabet, self.dtype, self.rank)
         card = task.card(drawn.to_json())
-        model = assemble(found.draw, found.points.kappa, lift, readout, card, values=values)
+        model = assemble(separated.draw, separated.points.kappa, lift, readout, card, values=values)
         if self.draw is None:  # two ways to one model must give one file
-            summary = task.summary(model, found.target, readout.labels, **measured | facts)
+            summary = task.summary(model, separated.target, readout.labels, **measured | facts)
             model.card = card.with_summary(summary)
         # Slopes are powers of two, so what rounds is the place of a step, by one rounding error of the eight or more
         # in its gap; keys, codes and values are numbers of the format, and labels whole numbers that it holds.

@@ -169,7 +169,7 @@ def further(
     wrong by at most `error`. `unit`: unit roundoff of the format. `whole`: labels are classes, so whole numbers.
     `most`: the last stage that may be built.
     """
-    found: list[StageArrays] = []
+    stages: list[StageArrays] = []
     which = np.arange(len(contested.stretch))
     for number in range(2, most + 1):
         z = contested.stretch + KAPPA * context(number, which)
@@ -192,10 +192,10 @@ def further(
             )
         level = lacks[:, part.first]
         level[:, part.plateau] = least_label(part, lacks[:, part.held]) if whole else 0.0
-        found.append(stage(points, part, level))
+        stages.append(stage(points, part, level))
         if len(held) == 0:
-            return FurtherStages(found, held)
+            return FurtherStages(stages, held)
         written = np.repeat(level[:, part.plateau], part.end - part.begin, axis=1)
         which = which[held]
         contested = Contested(part.stretch, contested.missing[:, held] - written, part.ends)
-    return FurtherStages(found, which)
+    return FurtherStages(stages, which)

@@ -122,7 +122,7 @@ class Draw:
     known: tuple[Tokens, Numbers] | None = None
     """The contexts of some tokens, where they were computed already."""
     kappa: float | None = None
-    """κ of a draw that is used again; else it is chosen for the data."""
+    """κ, where a draw is reused; None: chosen for the data."""
     seed: int = 0
     number: int = 0
     """Which of the draws of a seed and a layout this is."""
@@ -253,7 +253,7 @@ def positive(value: object) -> bool:
 
 
 def check_temperature(temperature: float | None) -> None:
-    """Refuse a temperature λ that is no finite number of moderate size; 0 stands for the mean."""
+    """Refuse a temperature λ that is not finite or is too large; 0 stands for the mean."""
     if temperature is not None and not (isinstance(temperature, int | float) and math.isfinite(temperature)):
         raise DataError(f"temperature is λ, a finite number (0: the mean of the keys), not {temperature!r}")
     if temperature is not None and abs(temperature) > HOTTEST:

@@ -27,11 +27,11 @@ SERIES = (
 def exponential(x: Floats) -> Floats:
     """`e^x` of float64 numbers of any shape, up to 1,400 in size: infinity above 709.8, as in any library."""
     flat = np.ascontiguousarray(x, dtype=np.float64).reshape(-1)
-    found = np.empty_like(flat)
+    powers = np.empty_like(flat)
     with np.errstate(over="ignore", under="ignore"):
         for part in slices(len(flat)):
-            found[part] = _exponential(flat[part])
-    return found.reshape(np.shape(x))
+            powers[part] = _exponential(flat[part])
+    return powers.reshape(np.shape(x))
 
 
 def _exponential(x: Floats) -> Floats:
@@ -44,12 +44,12 @@ def _exponential(x: Floats) -> Floats:
         series += factor
         series *= square
     curve = rest - series
-    found: Floats = 1.0 - ((low - (rest * curve) / (2.0 - curve)) - high)
+    result: Floats = 1.0 - ((low - (rest * curve) / (2.0 - curve)) - high)
     whole = power.astype(np.int64)
     half = whole >> 1
-    found *= _power_of_two(half)
-    found *= _power_of_two(whole - half)
-    return found
+    result *= _power_of_two(half)
+    result *= _power_of_two(whole - half)
+    return result
 
 
 def _power_of_two(exponent: Ints) -> Floats:

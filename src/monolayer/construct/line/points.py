@@ -96,7 +96,7 @@ def too_narrow(room: Numbers) -> Numbers:
 def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
     """The contextual mapping: one number for every labelled place, sorted."""
     context, kappa = draw.contexts(tokens), 1.0
-    found: InOrder | None = None
+    ordered: InOrder | None = None
     if not target.labelling.at_tokens:
         z = context
     else:
@@ -106,15 +106,15 @@ def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
         rectangular = len(tokens.rows) == len(context) * tokens.longest >= WORTH_IT * len(context)
         if draw.whole_codes and not tokens.causal and rectangular and kappa * reach <= 0.5:
             digits = draw.digits(tokens)
-            found = None if digits is None else token_major(digits, kappa * context, target.place)
-        if found is None:
+            ordered = None if digits is None else token_major(digits, kappa * context, target.place)
+        if ordered is None:
             z = draw.codes(tokens)
             z += kappa * context if tokens.causal else spread(kappa * context, tokens.lengths)
-    if found is None:
+    if ordered is None:
         z = z if target.place is None else pick(z, target.place)
         order = order_of(z)
-        found = InOrder(pick(z, order), order)
-    return Points(*found, kappa, draw.point_error(kappa, tokens), draw.unit)
+        ordered = InOrder(pick(z, order), order)
+    return Points(*ordered, kappa, draw.point_error(kappa, tokens), draw.unit)
 
 
 def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:

@@ -103,7 +103,7 @@ class LineDraw:
             )
 
     def fits(self, model: Monolayer) -> bool:
-        """Whether `model` could have been built with this draw: a file may say anything."""
+        """Whether `model` could have been built with this draw. A stored draw is not trusted."""
         same = self.longest == (None if model.positions is None else model.positions.num_embeddings)
         if self.lift is None or not isinstance(model.lift, nn.Linear):
             return same and self.lift is None and (self.tokens or 0) <= len(model.card.vocabulary or ())
@@ -120,7 +120,7 @@ class LineDraw:
 
     @classmethod
     def from_json(cls, known: JsonFields) -> Self:
-        """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
+        """Read what `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` if it is not a draw."""
         check_stored(known, _LINE_FIELDS)
         check_temperature(known["temperature"])
         order = None if known["order"] is None else np.array(known["order"].split(), dtype=np.int64)

@@ -58,11 +58,11 @@ def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: I
     each = value.token.take(some.rows)
     if some.position is not None and value.position is not None:
         each += value.position.take(some.position)
-    found = draw.averages(each.astype(np.float64), value.bos, some)
+    averaged = draw.averages(each.astype(np.float64), value.bos, some)
     at = which
     if tokens.causal and target.labelling.at_tokens:
         at = some.offsets[which] + flat - home(pick(tokens.offsets, beside(row, tokens.offsets)))
-    return np.asarray(found[at], dtype=np.float64)
+    return np.asarray(averaged[at], dtype=np.float64)
 
 
 class AllStages(NamedTuple):

@@ -37,11 +37,11 @@ def renewed(model: Monolayer, draw: RobustDraw, task: Task, only: Ints, report: 
     old, cell = gates_of(model), neuron_tokens(model, draw)
     stay = torch.from_numpy(~np.isin(cell, only))
     parts = [part.detach().cpu()[stay] for part in (old.weight_1, old.bias_1, old.weight_2.T)]
-    found = _cover(draw, task, only, report)
-    if found is not None:
-        new = found.gates.weight_1, found.gates.bias_1, found.gates.weight_2.T
+    covered = _cover(draw, task, only, report)
+    if covered is not None:
+        new = covered.gates.weight_1, covered.gates.bias_1, covered.gates.weight_2.T
         parts = [torch.cat([part, more.detach().to(part.dtype)]) for part, more in zip(parts, new, strict=True)]
-        order = torch.from_numpy(np.argsort(np.concatenate([cell[stay.numpy()], found.token]), kind="stable"))
+        order = torch.from_numpy(np.argsort(np.concatenate([cell[stay.numpy()], covered.token]), kind="stable"))
         parts = [part[order] for part in parts]
     gates = Gates(parts[0], parts[1], parts[2].T.contiguous(), old.bias_2.detach().cpu().clone(), old.layout)
     return assembled(task, draw_stream(task, draw), gates)
@@ -81,8 +81,8 @@ def neuron_tokens(model: Monolayer, draw: RobustDraw) -> Ints:
     gate = gates.weight_1.detach().cpu()[:, : gates.layout.token - ONES].double().numpy()
     rows = [np.packbits(bits, axis=1) for bits in (code, gate > 0)]
     keys = [np.ascontiguousarray(part).view(f"V{part.shape[1]}")[:, 0] for part in rows]
-    found, number = np.unique(np.concatenate(keys), return_inverse=True)
-    cell = np.full(len(found), -1)
+    distinct_keys, number = np.unique(np.concatenate(keys), return_inverse=True)
+    cell = np.full(len(distinct_keys), -1)
     cell[number[: len(code)]] = np.arange(len(code))
     cells: Ints = cell[number[len(code) :]]
     if (cells < 0).any() or (np.diff(cells) < 0).any() or not gate.all():

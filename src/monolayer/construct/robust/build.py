@@ -133,13 +133,13 @@ def cover_facts(task: Task, stream: RobustStream, report: Progress, only: Bools 
     report("contexts", 0.01)
     contested = _contested_points(task, stream, only)
     report(STAGE, 0.1)
-    found = cover(contested.points, WANTED_HALF_WIDTH, counting(report, STAGE, "fact", 0.1, 0.98))
-    narrowest = float(found.half_width.min(initial=np.inf))
-    if narrowest < NARROWEST and found.worst is not None:
-        raise _too_close(task, stream, contested, found.worst, narrowest)
+    slabs = cover(contested.points, WANTED_HALF_WIDTH, counting(report, STAGE, "fact", 0.1, 0.98))
+    narrowest = float(slabs.half_width.min(initial=np.inf))
+    if narrowest < NARROWEST and slabs.worst is not None:
+        raise _too_close(task, stream, contested, slabs.worst, narrowest)
     report("gating neurons by their tokens", 0.98)
     tokens = contested.tokens
-    return CoveredFacts(tokens[found.cell], _readout(found, tokens, stream), narrowest)
+    return CoveredFacts(tokens[slabs.cell], _readout(slabs, tokens, stream), narrowest)
 
 
 def assembled(task: Task, stream: RobustStream, gates: Gates) -> Monolayer:
@@ -230,8 +230,8 @@ def _too_close(
     """The error that names the two facts behind the narrowest slab, how far apart they are, and what would help."""
     points, number = contested.points, contested.number
     target, rank = task.target, stream.layout.rank
-    own = points.own(int(np.searchsorted(points.start, worst, side="right")) - 1)
-    other = np.flatnonzero(points.label[own] != points.label[worst]) + own.start
+    facts_of_cell = points.own(int(np.searchsorted(points.start, worst, side="right")) - 1)
+    other = np.flatnonzero(points.label[facts_of_cell] != points.label[worst]) + facts_of_cell.start
     distance = (points.feature[torch.from_numpy(other)] - points.feature[worst]).norm(dim=1)
     places = [int(number[i]) for i in (worst, int(other[int(distance.argmin())]))]
     places = places if target.place is None else [int(target.place[i]) for i in places]

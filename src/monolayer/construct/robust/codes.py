@@ -46,9 +46,9 @@ def code_for(count: int) -> Code:
     The word of all ones, which is used for constants, is not counted if there is room.
     """
     for m in sorted(_PRIMITIVE):
-        found = _widest(m, count + 1)
-        if found is not None:
-            return found
+        code = _widest(m, count + 1)
+        if code is not None:
+            return code
     raise DataError(f"{count:,} tokens or classes are more than the codes of length 256 hold at cosine {COSINE}")
 
 
@@ -91,11 +91,11 @@ def balanced_words(
             if 1.0 - 2.0 * (designed + 1) / 2**m > cosine:
                 break
             generator = _extended_bch(m, designed)
-            found = _balanced(generator, count, start, no_opposites) if 2 ** len(generator) > count else None
-            if found is not None:
-                found = np.tile(found, (1, max(1, least_length // longest)))
-                found.flags.writeable = False  # it is cached
-                return found
+            words = _balanced(generator, count, start, no_opposites) if 2 ** len(generator) > count else None
+            if words is not None:
+                words = np.tile(words, (1, max(1, least_length // longest)))
+                words.flags.writeable = False  # it is cached
+                return words
     raise DataError(f"{count:,} tokens or classes are more than the codes of length {longest} hold at cosine {cosine}")
 
 

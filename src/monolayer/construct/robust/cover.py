@@ -91,7 +91,7 @@ def cover(cells: Cells, enough: float, progress: Callable[[int, int], None] = la
     """
     groups = list(_first_groups(cells))
     done, total = 0, sum(len(group.facts) for group in groups)
-    found: list[FoundSlab] = []
+    covering: list[FoundSlab] = []
     single: list[Group] = []
     threads, stopped = torch.get_num_threads(), Event()
     # Batches are small, and threads that share one wait for one another at every product. A batch alone on one thread
@@ -107,12 +107,12 @@ def cover(cells: Cells, enough: float, progress: Callable[[int, int], None] = la
             groups = []
             for slabs in pool.map(partial(_solve, cells, enough, stopped), _alike_batches(cells, several)):
                 for slab in slabs:
-                    done += _settle(cells, slab, enough, found, groups)
+                    done += _settle(cells, slab, enough, covering, groups)
                 progress(done, total)
         for number, slab_of_one in enumerate(_single_slabs(cells, single, enough), done + 1):
-            found.append(slab_of_one)
+            covering.append(slab_of_one)
             progress(number, total)
-    return _pack(cells, found)
+    return _pack(cells, covering)
 
 
 @contextmanager
@@ -137,9 +137,9 @@ def _first_groups(cells: Cells) -> Iterator[Group]:
     new[1:] = (label[1:] != label[:-1]) | (cell[1:] != cell[:-1])
     cuts = np.append(np.flatnonzero(new), len(order))
     for begin, end in pairwise(cuts.tolist()):
-        own = int(cell[begin])
-        if label[begin] != cells.base[own]:
-            yield Group(own, int(label[begin]), order[begin:end] - cells.start[own])
+        first_cell = int(cell[begin])
+        if label[begin] != cells.base[first_cell]:
+            yield Group(first_cell, int(label[begin]), order[begin:end] - cells.start[first_cell])
 
 
 def _alike_batches(cells: Cells, groups: list[Group]) -> Iterator[list[list[Group]]]:
@@ -188,8 +188,8 @@ def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]])
         for column, group in enumerate(groups):
             sign[i, group.facts, column] = 1.0
     Z = cells.feature[torch.from_numpy(index.clip(0))] * torch.from_numpy(index >= 0)[:, :, None]
-    found = widest(Z, torch.from_numpy(sign).to(Z), enough, check)
-    normal, low, height = found.normal, found.low, found.height.numpy()
+    solved = widest(Z, torch.from_numpy(sign).to(Z), enough, check)
+    normal, low, height = solved.normal, solved.low, solved.height.numpy()
     return [
         Slab(group, normal[i, :, column].clone(), float(low[i, 0, column]), height[i, group.facts, column])
         for i, groups in enumerate(part)
@@ -231,11 +231,11 @@ def _single_slabs(cells: Cells, single: list[Group], enough: float) -> Iterator[
     for group in single:
         by_cell.setdefault(group.cell, []).append(group)
     for cell, groups in by_cell.items():
-        own = cells.own(cell)
-        points = cells.feature[own].double().numpy()
+        facts_of_cell = cells.own(cell)
+        points = cells.feature[facts_of_cell].double().numpy()
         facts = [int(group.facts[0]) for group in groups]
         for group, (normal, half_width) in zip(
-            groups, widest_slabs(points, cells.label[own], facts, enough), strict=True
+            groups, widest_slabs(points, cells.label[facts_of_cell], facts, enough), strict=True
         ):
             high = float(points[group.facts[0]] @ normal)
             yield FoundSlab(group, torch.from_numpy(normal).float(), high - 2.0 * half_width, high)

@@ -162,7 +162,7 @@ def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, check: Callable
     q = q / q.abs().mean(1, keepdim=True).clamp_min(1e-6) - 1.0
     # A cell is left alone as soon as all of its columns are wide enough or hopeless, whatever the others do.
     cell, done = torch.arange(len(Z)), 0
-    found, lost = start.clone(), torch.zeros_like(T[:, 0], dtype=torch.bool)
+    weights, lost = start.clone(), torch.zeros_like(T[:, 0], dtype=torch.bool)
     for look in LOOKS:
         check()
         for _ in range(look - done):
@@ -180,11 +180,11 @@ def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, check: Callable
         low = torch.where(T < 0, height, -torch.inf).amax(1)
         high = torch.where(T > 0, height, torch.inf).amin(1)
         wide = high - low >= 2.0 * enough * w[:, :-1].norm(dim=1)
-        found[cell], lost[cell] = w[:, :-1], hopeless
+        weights[cell], lost[cell] = w[:, :-1], hopeless
         going = ~(wide | hopeless | ~T.any(1)).all(1)
         if not bool(going.any()):
             break
         if not bool(going.all()):
             cell, Za, T, factor, q, height = (part[going] for part in (cell, Za, T, factor, q, height))
             free = None if free is None else free[going]
-    return found, lost
+    return weights, lost

@@ -55,7 +55,7 @@ class RobustDraw:
         return _code_words(names, self.classes, "class", "classes")
 
     def fits(self, model: Monolayer) -> bool:
-        """Whether `model` could have been built with this draw: a file may say anything."""
+        """Whether `model` could have been built with this draw. A stored draw is not trusted."""
         return (
             self.longest == (None if model.positions is None else model.positions.num_embeddings)
             and self.rank == len(model.attention.W_V)
@@ -69,7 +69,7 @@ class RobustDraw:
 
     @classmethod
     def from_json(cls, known: JsonFields) -> Self:
-        """The draw that `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` where it is none."""
+        """Read what `to_json` wrote; a `ValueError`, `KeyError` or `TypeError` if it is not a draw."""
         check_stored(known, _ROBUST_FIELDS)
         return cls(**{each.name: known[each.name] for each in fields(cls)})
 

@@ -137,9 +137,9 @@ def circle(angle: Floats) -> Floats:
     By balls of 128 bits, so that no weight depends on the last bits of a math library.
     """
     with precision(128):
-        found = np.array([[float(arb(x).cos()), float(arb(x).sin())] for x in angle.tolist()])
-    found[np.abs(found) < 2.0**-30] = 0.0  # a cosine of π/2 is 0, not a rounding error
-    return found
+        points = np.array([[float(arb(x).cos()), float(arb(x).sin())] for x in angle.tolist()])
+    points[np.abs(points) < 2.0**-30] = 0.0  # a cosine of π/2 is 0, not a rounding error
+    return points
 
 
 def rotations(angle: Floats) -> Floats:
