@@ -70,7 +70,9 @@ def test_a_run_measures_every_method_and_can_be_joined(
     kind: str, edits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """attach returns all answers and changes nothing; other methods are searched and change all places."""
-    host = write_host(tmp_path / kind, kind, **{"gpt2": {"n_positions": 160}, "llama": {}}[kind])
+    texts = tokenizer()
+    texts.pad_token = None  # as many hosts have it
+    host = write_host(tmp_path / kind, kind, texts=texts, **{"gpt2": {"n_positions": 160}, "llama": {}}[kind])
     monkeypatch.setattr(counterfact, "CONTEXT", 64)
     monkeypatch.setattr(counterfact, "LONG", 12)
     monkeypatch.setattr(counterfact, "RATES", {"fine-tuning": (1e-3,), "LoRA": (1e-2,)})

@@ -77,10 +77,13 @@ def continuations(model: Any, tokenizer: Any, prompts: Sequence[str], tokens: in
     found: list[list[int]] = []
     end = tokenizer.eos_token_id
     for first in range(0, len(prompts), AT_ONCE):
-        given = tokenizer(
-            list(prompts[first : first + AT_ONCE]), return_tensors="pt", padding=True, padding_side="left"
-        )
-        asked = {key: given[key].to(model.device) for key in ("input_ids", "attention_mask")}
+        rows = tokenizer(list(prompts[first : first + AT_ONCE]))["input_ids"]
+        length = max(map(len, rows))
+        ids = torch.tensor(
+            [[end] * (length - len(row)) + row for row in rows]
+        )  # a tokenizer may have no token to pad with
+        mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows])
+        asked = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
         said = model.generate(**asked, max_new_tokens=tokens, do_sample=False, pad_token_id=end)
         new = said[:, asked["input_ids"].shape[1] :].tolist()
         found += [row[: row.index(end)] if end in row else row for row in new]
