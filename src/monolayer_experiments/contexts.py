@@ -125,7 +125,7 @@ class Whitened:
 
     def __call__(self, states: Tensor) -> Tensor:
         found: Tensor = (self._cut(states) - self.middle) @ self.map
-        found = found / found.norm(dim=-1, keepdim=True)
+        found /= found.norm(dim=-1, keepdim=True)
         return found
 
 

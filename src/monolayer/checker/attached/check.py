@@ -312,9 +312,11 @@ def _measured_length(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
 
 
 def _notes(found: AttachedFolder) -> tuple[str, ...]:
-    """The templates in which prompts stand, what layout the host got, and which files were written anew."""
+    """The format of the facts, the templates of prompts, what layout the host got, which files were written anew."""
     templates, host = found.manifest.templates, found.host
-    notes = [] if stand_alone(templates) else [f"prompts stand in these texts, {template_words(templates)}"]
+    notes = [f"facts answer in {host.dtype}, as the folder is stored; loaded in 8 or 4 bits they are lost (tried)"]
+    if not stand_alone(templates):
+        notes.append(f"prompts stand in these texts, {template_words(templates)}")
     if host.layout is not None:
         was = "as it was" if host.kin is None else f"as {host.kin.model}"
         cut = " Matrices that were one are cut, which a processor may round otherwise, too." if host.is_cut else ""
