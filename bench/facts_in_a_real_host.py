@@ -108,17 +108,20 @@ def attached(host: Path, facts: Facts, count: int, device: str) -> Made:
 
 
 @torch.no_grad()
-def returned(model: Any, cut: Any, facts: Facts, at_once: int, **options: Any) -> int:
-    """How many answers `generate` returns, whole and with their end."""
-    right, end = 0, cut.eos_token_id
-    wanted = [cut(answer, add_special_tokens=False)["input_ids"] for answer in facts.answers]
-    longest = max(map(len, wanted)) + 1
+def returned(model: Any, cut: Any, facts: Facts, end: int, at_once: int, **options: Any) -> int:
+    """How many answers `generate` returns, whole and with their end token `end`."""
+    right, longest = 0, max(len(cut(answer, add_special_tokens=False)["input_ids"]) for answer in facts.answers) + 2
+    cut.pad_token = cut.pad_token or cut.eos_token
+    options |= {"eos_token_id": end, "pad_token_id": end, "do_sample": False, "max_new_tokens": longest}
     for first in range(0, len(facts.prompts), at_once):
         some = slice(first, first + at_once)
         given = cut(facts.prompts[some], return_tensors="pt", padding=True, padding_side="left").to(model.device)
-        said = model.generate(**given, max_new_tokens=longest, do_sample=False, pad_token_id=end, **options)
-        for row, answer in zip(said[:, given["input_ids"].shape[1] :].tolist(), wanted[some], strict=True):
-            right += row[: len(answer) + 1] == [*answer, end]
+        said = model.generate(**given, **options)[:, given["input_ids"].shape[1] :].tolist()
+        for number, (row, answer) in enumerate(zip(said, facts.answers[some], strict=True)):
+            found = cut.decode(row[: row.index(end)]) if end in row else None
+            right += found is not None and found.strip() == answer.strip()
+            if first + number < 2 and (found is None or found.strip() != answer.strip()):
+                print(f"not returned: {row} {cut.decode(row)!r} in place of {answer!r}", flush=True)
     return right
 
 
@@ -159,19 +162,21 @@ def show(host: Path, facts: Facts, name: str, texts: torch.Tensor, options: Any,
         neurons=made.attached.manifest.neurons,
         measured=dict(made.attached.manifest.measured),
     )
+    end = made.attached.manifest.end
+    assert end is not None, "the host has an end token"
     cut = transformers.AutoTokenizer.from_pretrained(host)
     some = Facts(made.facts.prompts[:SINGLE], made.facts.answers[:SINGLE])
     with tempfile.TemporaryDirectory() as scratch:
         folder = made.attached.save(Path(scratch) / "facts")
         for kernel in ("eager", "sdpa"):
             model = load(folder, device, kernel)
-            right = returned(model, cut, made.facts, BATCH)
+            right = returned(model, cut, made.facts, end, BATCH)
             tell(where, way=f"{kernel}, batches padded on the left, dynamic cache", right=right, of=count)
             claim(f"{name}, {dtype}, {kernel}: answers that come back", right, at_least=count)
-        right = returned(model, cut, made.facts, BATCH, cache_implementation="static", disable_compile=True)
+        right = returned(model, cut, made.facts, end, BATCH, cache_implementation="static", disable_compile=True)
         tell(where, way="sdpa, batches padded on the left, static cache", right=right, of=count)
         claim(f"{name}, {dtype}, static cache: answers that come back", right, at_least=count)
-        alone = returned(model, cut, some, 1)
+        alone = returned(model, cut, some, end, 1)
         tell(where, way="sdpa, one by one", right=alone, of=len(some.prompts))
         claim(f"{name}, {dtype}, one by one: answers that come back", alone, at_least=len(some.prompts))
         began = time.perf_counter()

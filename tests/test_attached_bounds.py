@@ -162,7 +162,7 @@ def test_a_last_norm_with_one_number_that_is_not_finite_is_not_proved(
     retold_host(folder)
     proof = from_files(folder, FACTS)
     assert proof.verdict == "undecided"
-    assert "the last norm or the head of the host holds a number that is not finite" in proof.reason
+    assert "the host's tensor transformer.ln_f.weight holds a number that is not finite" in proof.reason
 
 
 def test_a_finding_names_the_prompt_the_answer_and_what_comes_instead(

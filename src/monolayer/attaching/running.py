@@ -131,7 +131,7 @@ class Running:
             logging.set_verbosity_error()  # no warning about biases that the file lacks
             with quietly(logging):
                 loaded: Any = _loaded(host, source)
-        except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+        except Exception as error:  # transformers and what it validates configurations with raise of many kinds
             first = str(error).strip().partition("\n")[0]
             source.check_unchanged()
             raise NotLoadedError(f"{source.path} cannot be loaded by transformers: {first}") from None
