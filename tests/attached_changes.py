@@ -105,7 +105,8 @@ def lost(name: str) -> Callable[[Path], None]:
 
     def apply(folder: Path) -> None:
         (folder / name).unlink()
-        told(files=lambda known: {key: digest for key, digest in known.items() if key != name})(folder)
+        without: Callable[[Any], Any] = lambda known: {key: said for key, said in known.items() if key != name}  # noqa: E731
+        told(files=without, texts=without)(folder)
 
     return apply
 

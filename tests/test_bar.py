@@ -113,7 +113,16 @@ def takes_progress() -> list[Callable[..., Any]]:
 
 def test_every_function_that_takes_progress_takes_true() -> None:
     names = {each.__name__ for each in takes_progress()}
-    assert names == {"approximate", "attach", "certify", "export", "memorize", "memorize_as", "memorize_files"}
+    assert names == {
+        "approximate",
+        "attach",
+        "certify",
+        "export",
+        "memorize",
+        "memorize_as",
+        "memorize_files",
+        "recognize",
+    }
     for each in takes_progress():
         assert each.__globals__["__name__"] == "monolayer.bar", each.__name__
         assert "True shows a bar" in (each.__doc__ or "")

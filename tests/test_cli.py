@@ -408,7 +408,7 @@ def test_a_reader_that_leaves_gets_no_verdict(command: list[str]) -> None:
 def test_commands_share_their_options_and_show_them_plainly(said: Said) -> None:
     names = {each.name for each in fields(Reading)}
     taking = [command.callback for command in app.registered_commands if hasattr(command.callback, "__wrapped__")]
-    assert len(taking) == 16
+    assert len(taking) == 17
     assert all(names <= set(inspect.signature(each).parameters) for each in taking if each is not None)
     assert len(set(inspect.signature(memorize).parameters) - {"data"}) <= 20
     assert said("memorize", "--help").count("<bool>") <= 1  # typer's own --help; ours are plain flags

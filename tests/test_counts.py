@@ -46,7 +46,7 @@ KINDS: dict[str, Callable[[], Iterator[str]]] = {
     "grid": _grid,
     "tried": _tried,
     "only": lambda: iter([str(ml.certify(ml.memorize({**ONE, "Peru": "Lima"}), ONE, only=True).explain())]),
-    "measured": lambda: iter([str(Measurement(3, 1, (), 0.5, 0, 2.0, "here"))]),
+    "measured": lambda: iter([str(Measurement(1, 1, 3, 1, (), 0.5, 0, 2.0, "here"))]),
 }
 
 

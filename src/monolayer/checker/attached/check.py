@@ -314,7 +314,7 @@ def _measured_length(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
 def _notes(found: AttachedFolder) -> tuple[str, ...]:
     """The format of the facts, the templates of prompts, what layout the host got, which files were written anew."""
     templates, host = found.manifest.templates, found.host
-    notes = [f"facts answer in {host.dtype}, as the folder is stored; loaded in 8 or 4 bits they are lost (tried)"]
+    notes = [f"facts answer in {host.dtype}, as the folder is stored: loaded in 8 bits, none did where this was tried"]
     if not stand_alone(templates):
         notes.append(f"prompts stand in these texts, {template_words(templates)}")
     if host.layout is not None:
