@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 import monolayer as ml
 from monolayer.checker.attached.answers import judge_at_longest
-from monolayer.checker.attached.caps import caps_and_neighbours, caps_of
+from monolayer.checker.attached.caps import Around, caps_and_neighbours, caps_of
 from monolayer.checker.attached.files import read_attached
 from monolayer.data.folder import INDEX_FILE
 from monolayer.huggingface.cutting import cut_facts, tokenizer_of
@@ -221,7 +221,7 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
             for number, token in enumerate(fact.answer)
         ]
     ).T
-    longest = judge_at_longest(found, *caps_and_neighbours(found), neurons, tokens)[0].state
+    judged = judge_at_longest(found, *caps_and_neighbours(found), neurons, tokens)[0]
     texts: list[tuple[Any, dict[int, tuple[int, int]]]] = []
     texts += [(tuple(tokenizer_of(content).encode(text).ids), {}) for text in OTHERS]
     for fact in _cut(content, {**FACTS, **facts}, found.manifest):
@@ -255,9 +255,13 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
                 continue
             for place, (neuron, token) in wanted.items():
                 along, size = products[row, place, neuron], np.sqrt((states[row, place] ** 2).sum())
-                told = along >= caps.wanted[neuron] and along / size >= 1.0 - caps.fmt.turn
+                # The whole cap, if all other neurons are silent there; else the part of it that no other may reach.
+                alone = (np.delete(products[row, place] - judged.silent, neuron) <= 0.0).all()
+                cap = Around(judged.turned, judged.longest) if alone else judged.inner
+                told = along >= judged.wanted[neuron] and along / size >= np.cos(cap.half[neuron])
+                told &= bool(size <= cap.longest[neuron])
                 told &= bool(caps.alpha[neuron] * along + found.bias[neuron] <= caps.fmt.high * caps.response)
-                told &= bool(lengths[row, place] <= longest)
+                told &= bool(lengths[row, place] <= judged.state)
                 if told and int(ours[row, place].argmax()) != token:
                     return f"token {token} is not the largest behind {text[: place + 1]}"
     return None
