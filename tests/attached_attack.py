@@ -202,7 +202,10 @@ def untrue(folder: Path, facts: dict[str, str] = FACTS) -> str | None:
     """
     found = read_attached(folder)
     caps, content = caps_of(found), found.opened.content["tokenizer.json"]
-    back = ml.detach(folder).save(folder.with_name(f"{folder.name}-host"))
+    try:
+        back = ml.detach(folder).save(folder.with_name(f"{folder.name}-host"))
+    except ml.ModelFileError:  # the claim is not about what detach needs
+        return None
     more = {} if found.host.kind.bias_key is None else {found.host.kind.bias_key: True}
     load = transformers.AutoModelForCausalLM.from_pretrained
     try:

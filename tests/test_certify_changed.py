@@ -356,3 +356,11 @@ def test_the_attack_sees_what_is_untrue(folder: Path, monkeypatch: pytest.Monkey
     retell(folder)
     shutil.rmtree(folder.with_name("folder-host"))
     assert untrue(folder) is None
+
+
+def test_detach_names_a_tensor_that_the_list_of_the_hosts_files_has_alone(folder: Path, tmp_path: Path) -> None:
+    misspelt = lambda known: {file: text.replace("h.0.ln_1.bias", "h.0.l0_1.bias") for file, text in known.items()}  # noqa: E731
+    told(headers=misspelt)(folder)
+    with pytest.raises(ml.ModelFileError, match=r"h\.0\.l0_1\.bias in a file of the host, and no file holds it"):
+        ml.detach(folder).save(tmp_path / "host")
+    assert not (tmp_path / "host").exists()

@@ -17,6 +17,7 @@ from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, FolderKind, new_fold
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.headers import write_file
 from monolayer.huggingface.host import Host
+from monolayer.huggingface.manifest import FILE
 from monolayer.huggingface.questions import QUESTIONS, says_questions
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, as_table, plural
@@ -57,6 +58,10 @@ class Detached:
         """
         source, manifest = self.attached.source, self.attached.manifest
         kind = HostFolder(ATTACHED.name, ATTACHED.key, ATTACHED.files, ATTACHED.numbered, manifest.config)
+        listed = [each.name for tensors in self.attached.host_listing.values() for each in tensors]
+        lacking = next((name for name in listed if name not in source.tensors), None)
+        if lacking is not None:
+            raise ModelFileError(f"{FILE} lists the tensor {lacking} in a file of the host, and no file holds it")
         with new_folder(folder, overwrite=overwrite, kind=kind) as scratch:
             for held, header in manifest.headers.items():
                 # Without an index there was one file, and it had another name.
