@@ -20,14 +20,14 @@ from monolayer.checker.attached.caps import caps_of, near_pairs
 from monolayer.checker.attached.check import (
     DOUBT,
     AskedTokens,
-    _above,
-    _below,
     _check_copies,
     _claim,
     _findings,
     _notes,
     _round_number,
+    above,
     assumed,
+    below,
     judge_attached,
     measured,
 )
@@ -258,7 +258,7 @@ def test_neurons_of_one_block_that_fire_together_are_added(copied: bool, folders
 
 
 @pytest.mark.parametrize(
-    ("bound", "above"),
+    ("bound", "written"),
     [
         (5.0 - 3.0 * ULP, "5.01"),
         (5.0 - 7.0 * ULP, "5"),
@@ -268,10 +268,10 @@ def test_neurons_of_one_block_that_fire_together_are_added(copied: bool, folders
         (0.1 - 1.5 * ULP, "0.1"),
     ],
 )
-def test_what_a_claim_says_of_a_bound_allows_for_its_rounding(bound: float, above: str) -> None:
+def test_what_a_claim_says_of_a_bound_allows_for_its_rounding(bound: float, written: str) -> None:
     """A bound is off by at most 2^−50 of itself, or of 1; three digits are then rounded outwards."""
-    assert _above(bound) == above
-    assert _below(-bound) == (above[1:] if above.startswith("-") else f"-{above}")
+    assert above(bound) == written
+    assert below(-bound) == (written[1:] if written.startswith("-") else f"-{written}")
 
 
 def test_a_claim_in_a_short_format_names_the_largest_level(folders: Callable[..., Path]) -> None:

@@ -14,14 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
+from monolayer.data.folder import read_together
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.formats import HOST_FORMATS, HostFormat
-from monolayer.huggingface.host import COPIED, LEAST_HOST_EPSILON, TOKENIZER
+from monolayer.huggingface.host import LEAST_HOST_EPSILON, model_files
 from monolayer.huggingface.hosts import ATTACHED_MARK, FLOAT16_SILENCE, IDENTITY, SILENCE
 from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, NEUTRAL
 from monolayer.huggingface.strict import ForeignError, read_json
-from monolayer.huggingface.tensors import Tensor, TensorFolder, read_tensors
+from monolayer.huggingface.tensors import Tensor, TensorFolder
 
 QUESTIONS_MARK = {"questions_by": "monolayer"}
 """Marks in `config.json` that questions were stored. transformers keeps the key and ignores it."""
@@ -332,7 +332,7 @@ def read_encoder(folder: Path) -> tuple[Encoder, TensorFolder]:
             "Hub with from_pretrained, and save it and its tokenizer into a folder with save_pretrained"
         )
     try:
-        opened = read_together(folder, _files)
+        opened = read_together(folder, lambda opened: model_files(opened, "encoder"))
         config = read_json(folder / "config.json", opened.content["config.json"])
         if QUESTIONS_MARK.items() <= config.items():
             raise DataError("questions are stored in it already: insert adds more, and detach restores its encoder")
@@ -343,18 +343,3 @@ def read_encoder(folder: Path) -> tuple[Encoder, TensorFolder]:
         raise DataError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
     except (ForeignError, ModelFileError, DataError) as error:
         raise DataError(f"{folder} cannot hold questions: {error}") from None
-
-
-def _files(opened: OpenFolder) -> TensorFolder:
-    """The files of an encoder in a folder that is open; a `DataError` says which of them is missing."""
-    listed = opened.sizes()
-    there = {name for name, size in listed.items() if size is not None}
-    if "adapter_config.json" in listed:
-        raise DataError("it holds an adapter; merge it into its model first (merge_and_unload), and save that")
-    if "config.json" not in there:
-        raise DataError("it has no config.json, so it is not a model of transformers")
-    if not {WEIGHTS_FILE, INDEX_FILE} & there:
-        raise DataError(f"it has no {WEIGHTS_FILE}; save_pretrained writes one")
-    if TOKENIZER not in there:
-        raise DataError(f"it has no {TOKENIZER}; save the encoder's fast tokenizer into it (save_pretrained)")
-    return read_tensors(opened, if_there=COPIED)

@@ -330,7 +330,7 @@ def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
             "memorize built it, and it is no language model. Add facts with insert, which needs the data that it holds"
         )
     try:
-        opened = read_together(folder, _host_files)
+        opened = read_together(folder, model_files)
         config = read_json(folder / "config.json", opened.content["config.json"])
     except OSError as error:
         raise DataError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
@@ -348,8 +348,11 @@ def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
     return host_of(config, opened.tensors), opened
 
 
-def _host_files(opened: OpenFolder) -> TensorFolder:
-    """The files of a host in a folder that is open; a `DataError` says which of them is missing."""
+def model_files(opened: OpenFolder, model: str = "model") -> TensorFolder:
+    """The files of a host in a folder that is open; a `DataError` says which of them is missing.
+
+    `model`: what the host is, in one word.
+    """
     listed = opened.sizes()
     there = {name for name, size in listed.items() if size is not None}
     if "adapter_config.json" in listed:
@@ -359,5 +362,5 @@ def _host_files(opened: OpenFolder) -> TensorFolder:
     if not {WEIGHTS_FILE, INDEX_FILE} & there:
         raise DataError(f"it has no {WEIGHTS_FILE}; save_pretrained writes one")
     if TOKENIZER not in there:
-        raise DataError(f"it has no {TOKENIZER}; save the model's fast tokenizer into it (save_pretrained)")
+        raise DataError(f"it has no {TOKENIZER}; save the {model}'s fast tokenizer into it (save_pretrained)")
     return read_tensors(opened, if_there=COPIED)

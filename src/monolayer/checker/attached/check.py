@@ -132,7 +132,7 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
 def _near_short(caps: Caps, neighbours: Near) -> str:
     """In a short format, how near to a key answers are claimed, in words."""
     turns, fmt = caps.fmt.turned(caps.radii), caps.fmt
-    least, most = (_below(float(np.min(turns, initial=np.inf))), _below(float(np.max(turns, initial=0.0))))
+    least, most = (below(float(np.min(turns, initial=np.inf))), below(float(np.max(turns, initial=0.0))))
     said = (
         NEAR_SHORT.format(turn=least)
         if least == most
@@ -140,7 +140,7 @@ def _near_short(caps: Caps, neighbours: Near) -> str:
     )
     count = int(neighbours.guarded.sum())
     if count:
-        inner = {"turn": _below(fmt.core, exact=True), "near": _below(fmt.near * caps.response, exact=True)}
+        inner = {"turn": below(fmt.core, exact=True), "near": below(fmt.near * caps.response, exact=True)}
         said += NEAR_GUARDED.format(count=plural(count, "neuron"), **inner)
     return said
 
@@ -160,19 +160,19 @@ def _claim(found: AttachedFolder, caps: Caps, neighbours: Near, points: int, sto
     """
     fmt, T = caps.fmt, caps.response
     narrow = caps.narrow
-    near, inputs = NEAR_KEY.format(reach=_below(caps.reach(narrow if narrow.all() else ~narrow))), ""
+    near, inputs = NEAR_KEY.format(reach=below(caps.reach(narrow if narrow.all() else ~narrow))), ""
     if narrow.any() and not narrow.all():
-        near += NEAR_OTHERS.format(reach=_below(caps.reach(narrow)), count=plural(int(narrow.sum()), "neuron"))
+        near += NEAR_OTHERS.format(reach=below(caps.reach(narrow)), count=plural(int(narrow.sum()), "neuron"))
     if fmt.short:
         near = _near_short(caps, neighbours)
         low = float(np.max(caps.level, initial=0.0))  # exact: the proof is about the levels as they are stored here
-        inputs = INPUT_SHORT.format(low=_above(low, exact=True), high=_below(fmt.high * T, exact=True))
+        inputs = INPUT_SHORT.format(low=above(low, exact=True), high=below(fmt.high * T, exact=True))
     tensors, places = plural(len(found.manifest.tensors), "tensor"), plural(points, "token")
     parts = {"tensors": tensors, "places": places, "near": near, "input": inputs, "state": _round_number(caps.state)}
     parts["whose"] = "the host's" if found.host.layout is None else f"that of the host written as {found.host.layout}"
     templates = found.manifest.templates
     forms = "" if stand_alone(templates) else f" in the {plural(len(templates), 'template')} of this folder"
-    claim = CLAIM.format(dtype=fmt.name, radius=_above(caps.radius), forms=forms, **parts)
+    claim = CLAIM.format(dtype=fmt.name, radius=above(caps.radius), forms=forms, **parts)
     try:
         unusual = unusual_generation(found.opened.content)
     except DataError as error:
@@ -250,13 +250,13 @@ def _findings(
         yield Finding("unsure", fact.row, None, prompt, answer, None, why + where)
 
 
-def _above(bound: float, *, exact: bool = False) -> str:
+def above(bound: float, *, exact: bool = False) -> str:
     """An upper bound as text, rounded up to three digits. Unless it is `exact`, room for its own rounding is added."""
     bound += 0.0 if exact else 2.0**-50 * max(1.0, abs(bound))
     return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(bound)):.3g}"
 
 
-def _below(bound: float, *, exact: bool = False) -> str:
+def below(bound: float, *, exact: bool = False) -> str:
     """A lower bound as text, rounded down to three digits. Unless it is `exact`, room for its own rounding is left."""
     bound -= 0.0 if exact else 2.0**-50 * max(1.0, abs(bound))
     return f"{float(Context(prec=3, rounding=ROUND_FLOOR).create_decimal_from_float(bound)):.3g}"
@@ -272,16 +272,16 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
     where = (
         f"{by.get('arithmetic')} on {by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
     )
-    enough = f"and {_below(caps.half)} is enough for the proof"
+    enough = f"and {below(caps.half)} is enough for the proof"
     fell = [1.0 if fact.fell is None else fact.fell for fact in manifest.facts if fact.moved is not None]
     covered = 1.0 - float(np.max(caps.level, initial=0.0)) / caps.response
     if max(moved) > caps.half and max(fell) <= covered:
-        enough = f"each within the cap of its own neuron, which covers {_below(caps.half)} or more"
+        enough = f"each within the cap of its own neuron, which covers {below(caps.half)} or more"
     elif max(moved) > caps.half:
-        enough = f"which is more than the {_below(caps.half)} that the proof covers, though every answer was returned"
+        enough = f"which is more than the {below(caps.half)} that the proof covers, though every answer was returned"
     said = (
         f"{FILE} says that, when facts were attached, the host's states at their places were within "
-        f"{_above(max(moved))} of their keys, {enough}: with eager and sdpa attention, padded on the left ({where})"
+        f"{above(max(moved))} of their keys, {enough}: with eager and sdpa attention, padded on the left ({where})"
     )
     return (said, *_measured_short(by, caps), *left, *_measured_length(manifest, caps))
 
@@ -296,8 +296,8 @@ def _measured_short(by: Mapping[str, object], caps: Caps) -> tuple[str, ...]:
     awake = "no neuron of another fact" if woken == 0 else f"at {plural(woken, 'fact')} a neuron of another"
     return (
         (
-            f"they turned by up to {_above(turned)} times what the claim covers, inputs rose by up to {_above(rose)} T "
-            f"of {_below(most, exact=True)} T, and {awake} was awake there: "
+            f"they turned by up to {above(turned)} times what the claim covers, inputs rose by up to {above(rose)} T "
+            f"of {below(most, exact=True)} T, and {awake} was awake there: "
             f"{'so all of them' if inside else 'so not all of them'} are covered"
         ),
     )
@@ -308,7 +308,7 @@ def _measured_length(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
     longest = manifest.longest
     if longest is None:
         return ()
-    return (f"the states were up to {_above(longest)} long, and the proof covers {_round_number(caps.state)}",)
+    return (f"the states were up to {above(longest)} long, and the proof covers {_round_number(caps.state)}",)
 
 
 def _notes(found: AttachedFolder) -> tuple[str, ...]:
@@ -342,7 +342,7 @@ def assumed(found: AttachedFolder) -> tuple[str, ...]:
     without = "" if special == {True} else f" without special tokens{where} (add_special_tokens=False)"
     return (
         f"the architecture computes what transformers {TRANSFORMERS} does, in evaluation mode ({installed})",
-        *_arithmetic(fmt),
+        *arithmetic(fmt),
         (
             "sums in any order; a product may be fused with the sum it goes into; a row of a product of matrices "
             "depends on that row alone, and both models run in the same kernels"
@@ -368,7 +368,7 @@ def _norms(found: AttachedFolder) -> tuple[str, ...]:
     flat = ""
     if centred and np.isfinite(flattest):
         flat = (
-            f"; no state, of the host or one that neurons have written to, is more than {_below(flattest)} times as "
+            f"; no state, of the host or one that neurons have written to, is more than {below(flattest)} times as "
             "long as it is less its mean"
         )
     near = ": states of the host are there no more than 16 times as long as they are less their mean" if centred else ""
@@ -387,7 +387,7 @@ def _round_number(number: float) -> str:
     return f"{number:,.0f}" if number < 2.0**20 else f"2^{np.log2(number):.0f}"
 
 
-def _arithmetic(fmt: HostFormat) -> tuple[str, ...]:
+def arithmetic(fmt: HostFormat) -> tuple[str, ...]:
     """What the certificate assumes about the arithmetic of a format, in words."""
     if not fmt.short:
         return ("IEEE-754 binary32 throughout (no TF32), round to nearest. Subnormal numbers may be flushed to zero",)

@@ -12,9 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monolayer.arrays import Bools, Ints
-from monolayer.checker.attached.check import _above as above
-from monolayer.checker.attached.check import _arithmetic as arithmetic
-from monolayer.checker.attached.check import _below as below
+from monolayer.checker.attached.check import above, arithmetic, below
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
 from monolayer.checker.labelled import data_digest
 from monolayer.checker.questions.caps import LEAST_REACH, Caps, caps_of
