@@ -197,12 +197,16 @@ def test_one_is_not_several() -> None:
     assert "1 token id, 1 class per sequence" in shown
 
 
-def test_a_token_that_is_misspelt_gets_the_known_one() -> None:
+def test_a_token_that_is_misspelt_gets_the_known_one(said: Said, tmp_path: Path) -> None:
     with pytest.raises(ml.DataError, match=r"'Frnace', which the model has never seen \(did you mean 'France'\?\)"):
         ml.memorize_as("bert", WORDS, ["Paris", "Tokyo"]).predict([["Frnace"]])
     with pytest.raises(ml.DataError, match=r"did you mean 'France'"):
         ml.memorize(CAPITALS, unknown=False).predict("Frnace")
     with pytest.raises(ml.DataError, match=r"did you mean 'France'"):
         ml.forget(ml.memorize(CAPITALS), "Frnace", CAPITALS)
+    for model in (ml.memorize(CAPITALS, unknown=False), ml.memorize_as("bert", CAPITALS, unknown=False)):
+        model.save(tmp_path / "model", overwrite=True)
+        error = said("predict", str(tmp_path / "model"), "--text", "Frnace", code=2)
+        assert "'Frnace', which the model has never seen (did you mean 'France'?); the model" in " ".join(error.split())
     with pytest.raises(ml.DataError, match=r"'zzz', which the model has never seen; the model"):
         ml.memorize_as("bert", WORDS, ["Paris", "Tokyo"]).predict([["zzz"]])

@@ -14,9 +14,13 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
 from monolayer.errors import DataError, similar_words
+from monolayer.table import quoted
 
 MOST_COMPARED = 20_000
 """Names that an unknown one is compared with at most, so that an error takes a fraction of a second to write."""
+
+MOST_SUGGESTED = 5
+"""Unknown names for which a call looks for one that is spelt alike."""
 
 Name = str | int
 Unit = Literal["characters", "words", "whole"]
@@ -115,6 +119,15 @@ class Names:
             return ""
         near = similar_words(name, self.names)
         return f" (did you mean {near[0]!r}?)" if near else ""
+
+    def never_seen(self, name: object, *, suggest: bool = True) -> str:
+        """`is 'Pariss', which the model has never seen (did you mean 'Paris'?); …`: the end of an error about a token.
+
+        To look for a name that is spelt alike takes a while, so callers that describe many tokens ask for it in the
+        first `MOST_SUGGESTED` of them.
+        """
+        meant = self.meant(name) if suggest else ""
+        return f"is {quoted(name)}, which the model has never seen{meant}{self.built_from}"
 
     @property
     def built_from(self) -> str:

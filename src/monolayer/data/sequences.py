@@ -368,8 +368,7 @@ class Sequences:
         if rows.min() < 0:
             flat = int((rows < 0).argmax())
             name = present.decode(self.tokens[flat : flat + 1]).tolist()[0]
-            unseen = f"{self.where(flat)} is {quoted(name)}, which the model has never seen"
-            raise DataError(f"{unseen}{vocabulary.meant(name)}{vocabulary.built_from}")
+            raise DataError(f"{self.where(flat)} {vocabulary.never_seen(name)}")
         return replace(self, tokens=rows, vocabulary=vocabulary)
 
     def _labelled(self, Y: Given, per: PerOrAnswer | None) -> Sequences:

@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from monolayer.arrays import Bools, Ints
 from monolayer.data import Sequences
+from monolayer.data.names import MOST_SUGGESTED
 from monolayer.errors import DataError
 from monolayer.model.attention import ONE
 from monolayer.model.contexts import readable
 from monolayer.model.device import recording
 from monolayer.model.parts import Parts
-from monolayer.table import plural, quoted
+from monolayer.table import plural
 
 
 def check_input(model: Parts, X: object, lengths: object) -> None:
@@ -110,10 +111,11 @@ def no_vector(model: Parts, where: str, row: int) -> str:
     return f"{where} is {names.names[row]!r}, which the model has forgotten: it has no vector for it any more"
 
 
-def unanswerable(model: Parts, data: Sequences) -> dict[int, str]:
+def unanswerable(model: Parts, data: Sequences, *, suggest: bool = False) -> dict[int, str]:
     """Sequences of `data`, under their own names, that the model has no answer for; each with the reason.
 
-    They have a token without a vector, or more tokens than there are positions. Empty where the tokens are vectors, or
+    They have a token without a vector, or more tokens than there are positions. With `suggest`, the first few reasons
+    name a known token that is spelt alike, which takes longer than the rest. Empty where the tokens are vectors, or
     of another kind than the model's: `encode` says what is wrong there.
     """
     names, theirs = model.card.vocabulary, data.vocabulary
@@ -132,8 +134,10 @@ def unanswerable(model: Parts, data: Sequences) -> dict[int, str]:
     for sequence, place in zip(sequences.tolist(), places[first].tolist(), strict=True):
         where = f"token {int(data.position[place])}"
         name = theirs.names[int(data.tokens[place])]
-        unknown = f"{where} is {quoted(name)}, which the model has never seen{names.built_from}"
-        reasons[sequence] = unknown if row[place] < 0 else no_vector(model, where, int(row[place]))
+        if row[place] < 0:
+            reasons[sequence] = f"{where} {names.never_seen(name, suggest=suggest and len(reasons) < MOST_SUGGESTED)}"
+        else:
+            reasons[sequence] = no_vector(model, where, int(row[place]))
     return reasons
 
 

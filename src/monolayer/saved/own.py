@@ -147,7 +147,12 @@ class Own(Saved):
         seen = None
         if tells_unknown(model.card.fingerprint, wanted.strict, REFUSE if wanted.unknown is None else wanted.unknown):
             seen = lambda data, _: model.known(data)  # noqa: E731
-        return Asking(partial(unanswerable, model), partial(model.labels, path=path), seen, partial(nearest_key, model))
+        return Asking(
+            partial(unanswerable, model, suggest=True),
+            partial(model.labels, path=path),
+            seen,
+            partial(nearest_key, model),
+        )
 
     def inspected(self) -> Inspected:
         """What the weights themselves show, and what the builder measured."""

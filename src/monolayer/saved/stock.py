@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from monolayer.checker.certificate import CERTIFICATE_FILE, Certificate, Claims
@@ -102,7 +102,9 @@ class Stock(Saved):
         if wanted.told:
             model.check_tells_unknown()
         known = (lambda _, labels: model.known(labels)) if wanted.told else None
-        return Asking(model.unanswerable, model.answers if model.draw.prompts else model.labels, known)
+        return Asking(
+            partial(model.unanswerable, suggest=True), model.answers if model.draw.prompts else model.labels, known
+        )
 
     def inspected(self) -> Inspected:
         """The sizes of the folder; of a language model, also what its tensors show of attached facts."""

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.data import Names, Sequences
 from monolayer.data.folder import SHARD_NAME, FolderKind, new_folder
+from monolayer.data.names import MOST_SUGGESTED
 from monolayer.data.objects import JsonObject
 from monolayer.data.readers import prompts_of
 from monolayer.data.unused import unused_names
@@ -34,7 +35,7 @@ from monolayer.stock.answers import answered_classes, continued
 from monolayer.stock.card import StockSummary, loading, model_card
 from monolayer.stock.draw import StockDraw
 from monolayer.stock.graph import onnx_model
-from monolayer.table import as_html, as_table, plural, quoted
+from monolayer.table import as_html, as_table, plural
 
 ONNX = "onnx/model.onnx"
 """Where transformers.js looks for the network."""
@@ -233,8 +234,11 @@ class StockModel:
             texts[row] = "".join(names[one] for one in answer)
         return texts
 
-    def unanswerable(self, data: Sequences) -> dict[int, str]:
-        """Sequences with a token that the folder does not know, or longer than its places, each with the reason."""
+    def unanswerable(self, data: Sequences, *, suggest: bool = False) -> dict[int, str]:
+        """Sequences with a token that the folder does not know, or longer than its places, each with the reason.
+
+        With `suggest`, the first few reasons name a known token that is spelt alike, which takes longer than the rest.
+        """
         data = data.only_prompts()
         room, ids = self.facts.room - 1, self._ids(data)
         reasons = {
@@ -242,11 +246,13 @@ class StockModel:
             "it, or memorize data with sequences of this length"
             for row in np.flatnonzero(data.lengths > room).tolist()
         }
-        for flat in np.flatnonzero(ids < 0)[::-1].tolist():
+        unknown = np.flatnonzero(ids < 0)
+        for flat in unknown[::-1].tolist():  # the first unknown token of a sequence is the one that is named
             assert data.vocabulary is not None  # `_ids` checked
             row, place = data.place(flat)
-            name, hint = data.vocabulary.names[int(data.tokens[flat])], self.vocabulary.built_from
-            reasons[row] = f"token {place} is {quoted(name)}, which the model has never seen{hint}"
+            early = flat <= unknown[min(MOST_SUGGESTED, len(unknown)) - 1]
+            name = data.vocabulary.names[int(data.tokens[flat])]
+            reasons[row] = f"token {place} {self.vocabulary.never_seen(name, suggest=suggest and early)}"
         return reasons
 
     def _ids(self, data: Sequences) -> Ints:

@@ -23,7 +23,6 @@ from monolayer.data import Labels, Names, Sequences
 from monolayer.data.labelling import Labelling
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN, UNKNOWN
-from monolayer.table import quoted
 
 
 def locate_own(stored: Stored, data: Sequences) -> Location:
@@ -135,8 +134,7 @@ def _refuse(data: Sequences, strange: Bools, names: Names | None) -> None:
     if strange.any() and data.vocabulary is not None and names is not None:
         flat = int(strange.argmax())
         name = data.vocabulary.names[int(data.tokens[flat])]
-        unseen = f"{data.where(flat)} is {quoted(name)}, which the model has never seen"
-        raise DataError(f"{unseen}{names.meant(name)}{names.built_from}")
+        raise DataError(f"{data.where(flat)} {names.never_seen(name)}")
 
 
 def _with_any_label(data: Sequences, labelling: Labelling, classes: Names | None, reals: int | None) -> Sequences:
