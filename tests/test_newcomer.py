@@ -204,9 +204,11 @@ def test_a_token_that_is_misspelt_gets_the_known_one(said: Said, tmp_path: Path)
         ml.memorize(CAPITALS, unknown=False).predict("Frnace")
     with pytest.raises(ml.DataError, match=r"did you mean 'France'"):
         ml.forget(ml.memorize(CAPITALS), "Frnace", CAPITALS)
-    for model in (ml.memorize(CAPITALS, unknown=False), ml.memorize_as("bert", CAPITALS, unknown=False)):
-        model.save(tmp_path / "model", overwrite=True)
-        error = said("predict", str(tmp_path / "model"), "--text", "Frnace", code=2)
+    folders = [str(tmp_path / "own"), str(tmp_path / "bert")]
+    ml.memorize(CAPITALS, unknown=False).save(folders[0])
+    ml.memorize_as("bert", CAPITALS, unknown=False).save(folders[1])
+    for folder in folders:
+        error = said("predict", folder, "--text", "Frnace", code=2)
         assert "'Frnace', which the model has never seen (did you mean 'France'?); the model" in " ".join(error.split())
     with pytest.raises(ml.DataError, match=r"'zzz', which the model has never seen; the model"):
         ml.memorize_as("bert", WORDS, ["Paris", "Tokyo"]).predict([["zzz"]])
