@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 import monolayer as ml
 from monolayer.construct.line.alphabet import Ids
-from monolayer.construct.line.draw import EXP_ULPS, Tokens, drawn
+from monolayer.construct.line.draw import EXP_ULPS, drawn
+from monolayer.construct.line.encoded import Encoded
 from monolayer.construct.line.exponential import exponential
+from monolayer.construct.line.tokens import Tokens
 from monolayer.construct.line.values import averages, draw_value
 from monolayer.construct.powers import power_above, power_below, power_near
 from monolayer.construct.target import Target
@@ -52,19 +54,20 @@ def test_contexts_with_places_are_within_their_bound(temperature: float, dtype: 
     rows, place = RANDOM.integers(0, 9, 60), np.tile(np.arange(6), 10)
     tokens = Tokens(rows, np.full(10, 6), Ids(9), place, False, temperature, dtype=dtype)
     draw = drawn(tokens, "cells", 0, 0)
-    found = draw.contexts(tokens).tolist()
+    encoded = Encoded(draw, tokens)
+    contexts = encoded.contexts.tolist()
     needed = 2.0 * tokens.unit * (6 + 1 + 4.0 * abs(draw.temperature) + 2.0 * EXP_ULPS + 2.0)  # docs/proofs.md
-    assert draw.context_error(tokens) >= 0.999 * needed
+    assert encoded.context_error >= 0.999 * needed
     value, target = draw_value(tokens, 0, 2), Target(np.zeros(10, np.int64), np.zeros((1, 1)), "sequence", None, True)
     means = averages(value, draw, tokens, target, np.arange(10)).tolist()
     each = (value.token[rows] + value.position[place]).tolist()  # one sum of the format, as in the model
-    keys = [arb(key) for key in draw.keys(rows, place).tolist()]
+    keys = [arb(key) for key in encoded.keys.tolist()]
     with precision(200):
         for row in range(10):
             seen = [arb(draw.bos_key), *keys[6 * row : 6 * row + 6]]
-            assert abs(arb(found[row]) - _mean(seen, seen, draw.temperature)) < draw.context_error(tokens)
+            assert abs(arb(contexts[row]) - _mean(seen, seen, draw.temperature)) < encoded.context_error
             values = [arb(value.bos), *map(arb, each[6 * row : 6 * row + 6])]
-            assert abs(arb(means[row]) - _mean(seen, values, draw.temperature)) < draw.context_error(tokens)
+            assert abs(arb(means[row]) - _mean(seen, values, draw.temperature)) < encoded.context_error
 
 
 @given(st.floats(2.0**-1000, 2.0**1000), st.integers(-1, 1))

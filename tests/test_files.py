@@ -32,14 +32,15 @@ from monolayer.cluster.memorize import memorize_files
 from monolayer.cluster.points import Range, distinct_in_order
 from monolayer.cluster.room import WITH_TORCH, Room
 from monolayer.cluster.spill import PACKAGE, Spill, code
-from monolayer.construct.line import draw, separate
+from monolayer.construct.line import draw, separate, tokens
 from monolayer.construct.line.alphabet import Ids, Proposal
 from monolayer.construct.line.cascade import cut_line
-from monolayer.construct.line.draw import Digits, Tokens
-from monolayer.construct.line.points import Points, token_major
+from monolayer.construct.line.encoded import Encoded
+from monolayer.construct.line.points import Points
 from monolayer.construct.line.separate import apart, gaps, hopeless, margins
+from monolayer.construct.line.tokens import Tokens
 from monolayer.data import read
-from monolayer.kernels import order_of, short
+from monolayer.kernels import Digits, order_of, short, token_major
 from tests.cut_files import crowd, data_of, small_pieces, write
 
 
@@ -105,7 +106,7 @@ def test_bits_of_files_are_bits_of_memory(
     small_pieces(monkeypatch, block, points)
     crowd(monkeypatch, slack)
     if kind == "positions":  # draws are compared by the same sample
-        monkeypatch.setattr(draw, "SAMPLE", 200)
+        monkeypatch.setattr(tokens, "SAMPLE", 200)
     if kind == "ids" and slack > 8:  # the end of a range is looked for several times; it looks like contradictions
         monkeypatch.setattr(cluster_points, "LOOKED_AT_FIRST", 2)
         monkeypatch.setattr(cluster_points, "LOOKED_AT_EACH", 1)
@@ -159,8 +160,8 @@ def test_parts_are_written_of_draws_that_are_used(tmp_path: Path, monkeypatch: p
 
 
 def test_a_sample_of_data_with_a_rhythm_is_not_all_on_one_beat(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draw, "SAMPLE", 200)
-    rows = draw.sample_rows(1000, 8000)
+    monkeypatch.setattr(tokens, "SAMPLE", 200)
+    rows = tokens.sample_rows(1000, 8000)
     assert (rows // 40).tolist() == list(range(25))
     assert set(rows % 2) == {0, 1}
 
@@ -172,7 +173,7 @@ def test_equal_contexts_and_few_labels(tmp_path: Path, monkeypatch: pytest.Monke
     out = both(tmp_path, write(tmp_path / "bag", X.tolist(), (X % 4).tolist(), [10]))
     assert ml.certify(out, X, X % 4).verdict == "proved"
     small_pieces(monkeypatch, 2, 1)
-    monkeypatch.setattr(draw, "SAMPLE", 1)
+    monkeypatch.setattr(tokens, "SAMPLE", 1)
     rows = [[i] for i in range(60)] + [[60, 61, 62, 61]]
     both(tmp_path, write(tmp_path / "next", rows, None, [30]), causal=True)
 
@@ -234,8 +235,8 @@ def test_few_tokens_with_labels_of_any_kind(
     tmp_path: Path, data: list[tuple[list[int], int]], size: int, label: str, options: dict[str, bool], few: bool
 ) -> None:
     """They are built as in memory, or contradict each other as in memory; `few`: however few places are looked at."""
-    X, value = [tokens for tokens, _ in data], [-0.0, 5e-324, -1e300] if label == "reals" else [0, 1, 2]
-    Y: Any = [[value[each]] * (len(tokens) - 1) + [value[0]] for tokens, each in data]
+    X, value = [row for row, _ in data], [-0.0, 5e-324, -1e300] if label == "reals" else [0, 1, 2]
+    Y: Any = [[value[each]] * (len(row) - 1) + [value[0]] for row, each in data]
     if label == "next":
         X, Y, options = [*X, [0, 1]], None, {**options, "causal": True}
     elif label == "label" and "causal" not in options:
@@ -750,10 +751,10 @@ def test_contexts_then_codes_is_the_order_of_z(sequences: int, length: int, code
 
 
 def test_codes_that_are_too_far_apart_have_no_digits() -> None:
-    tokens = Tokens(np.array([0, 1]), np.array([2]), Ids(2), None, False)
+    two = Tokens(np.array([0, 1]), np.array([2]), Ids(2), None, False)
     for most, there in ((2.0**32 - 1.0, True), (2.0**32, False)):
         proposal = Proposal(np.zeros(2), np.array([-5.0, most - 5.0]))
-        found = draw.Draw(proposal, None, None, 0.0, 1.0, "cells", True).digits(tokens)
+        found = Encoded(draw.Draw(proposal, None, None, 0.0, 1.0, "cells", True), two).digits()
         assert (found is not None) == there
         assert found is None or (found.numbers.tolist(), found.low) == ([0, int(most)], -5.0)
 

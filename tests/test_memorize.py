@@ -15,6 +15,7 @@ import monolayer as ml
 from monolayer.construct.consistency import Context, equal_points, labelled_part
 from monolayer.construct.line import draw, separate
 from monolayer.construct.line.assemble import staircase
+from monolayer.construct.line.encoded import Encoded
 from monolayer.construct.target import Target
 from tests.datasets import Dataset, datasets, view
 
@@ -119,7 +120,7 @@ def test_a_collision_is_told_apart_from_a_contradiction(monkeypatch: pytest.Monk
 
 def test_a_bad_draw_leads_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "TEMPERATURES", (300.0, 1.0))
-    monkeypatch.setattr(draw, "_quality", lambda draw, tokens, context: draw.temperature)
+    monkeypatch.setattr(Encoded, "quality", lambda encoded: encoded.draw.temperature)
     X, Y = RANDOM.integers(0, 20, (300, 8)), np.arange(300) % 7
     model = ml.memorize(X, Y)
     assert 1 < model.summary.draws <= separate.DRAWS

@@ -26,8 +26,10 @@ from monolayer.checker.readout import CheckedStaircase
 from monolayer.construct import again
 from monolayer.construct.line.alphabet import Ids, Proposal
 from monolayer.construct.line.assemble import assemble, staircase, table_lift
-from monolayer.construct.line.draw import Draw, Tokens
+from monolayer.construct.line.draw import Draw
+from monolayer.construct.line.encoded import Encoded
 from monolayer.construct.line.points import contextual_points, ramps_at
+from monolayer.construct.line.tokens import Tokens
 from monolayer.construct.task import Construction, Task
 from monolayer.construct.task import StoredDraw as StoredDraw
 from monolayer.data.folder import FolderKind, OpenFolder
@@ -67,7 +69,7 @@ class Even:
         key = 2.0 * code / len(count) - 1.0
         draw = Draw(Proposal(key, code), None, None, 0.123, 1.0, "cells", True)
         tokens = Tokens(rows, data.lengths, Ids(len(count)), None, False)
-        points = contextual_points(draw, tokens, target)
+        points = contextual_points(Encoded(draw, tokens), target)
         runs = target.runs(points.order)
         changes, level = runs.changes, runs.level
         slope, start = ramps_at(points.z, changes)

@@ -107,6 +107,11 @@ def pick(table: Numbers, rows: Numbers) -> Numbers:
     return table.take(rows) if is_array(rows) else beside(table, rows).index_select(0, rows)
 
 
+def fetched(x: Numbers, at: Ints) -> Array:
+    """The numbers of `x` at a few places, as an array on the processor."""
+    return home(pick(x, beside(at, x)))
+
+
 def whole_numbers(count: int, like: Numbers, *, short: bool = False) -> Numbers:
     """0, 1, … `(count,)` where `like` lies; `short`: with as few bytes as they need, and a sign."""
     few = short and count < 2**31

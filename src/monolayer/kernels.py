@@ -6,12 +6,26 @@ Each function asks once where its numbers lie (`arrays.py`), and PyTorch is not 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Floats, Ints, Numbers, beside, home, is_array, slices
+from monolayer.arrays import (
+    Floats,
+    Ints,
+    Numbers,
+    beside,
+    ends_of,
+    home,
+    int32,
+    is_array,
+    nowhere,
+    part_by_part,
+    pick,
+    places,
+    slices,
+    whole_numbers,
+)
 
 COUNTED_IN_PAIRS = 20
 """Up to so many different numbers are counted in pairs on a device: 48 KiB hold a counter for each pair of bytes."""
@@ -72,11 +86,21 @@ def short(x: Numbers, most: int) -> Numbers:
     return x.to(torch.int16 if most < 2**15 else torch.int32 if most < 2**31 else torch.int64)
 
 
-def digits_between(x: Numbers, low: float, high: float, like: Numbers) -> tuple[Numbers, float]:
-    """Whole numbers from `low` to `high` as `digits_in_order` takes them, where `like` lies, and what they lack."""
+class Digits(NamedTuple):
+    """Whole numbers `(T,)`, as `short` gives them, that are `low` less than those that are meant."""
+
+    numbers: Numbers
+    low: float
+
+
+def digits_of(x: Numbers, like: Numbers) -> Digits | None:
+    """Whole numbers, given as floats, as `digits_in_order` takes them, where `like` lies; None if they span 2^32."""
+    low, high = ends_of(x)
+    if not high - low < 2.0**32:
+        return None
     if not is_array(like) and max(high, -low) < 2.0**31:  # tensors of short numbers have signs
         low, high = 0.0, max(high, -low)
-    return short(beside(x - low, like), int(high - low)), low
+    return Digits(short(beside(x - low, like), int(high - low)), low)
 
 
 def digits_in_order(digits: Numbers) -> InOrder:
@@ -114,6 +138,41 @@ def rows_of(flat: Numbers, count: int, order: Numbers) -> Numbers:
     return torch.stack(words, dim=1).view(flat.dtype).reshape(-1)
 
 
+def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
+    """The sums of the code of each token and what its sequence is moved by, in order, without sorting so many floats.
+
+    `code` `(T,)`: whole numbers. `moved` `(N,)`: one number per sequence, which differ by less than 1/2; all sequences
+    are of one length. `place` `(P,)`: the tokens that are wanted; None: all.
+
+    Sums are in order of code, and of `moved` for equal codes. So it is enough to sort the sequences, and then the codes
+    in that order by a stable sort of short numbers. What moves a sequence is then picked in the order in which it lies,
+    over and over, once for each code: sums are computed faster than carried along.
+    """
+    count, total = len(moved), len(code.numbers)
+    width = total // count
+    by_moved = order_of(moved)
+    digits, kept, number = rows_of(code.numbers, count, by_moved), None, None
+    if place is not None:
+        labelled, number = nowhere(total, place), whole_numbers(total, place, short=True)
+        labelled[place], number[place] = True, whole_numbers(len(place), place, short=True)
+        kept = places(rows_of(labelled, count, by_moved))
+        digits = pick(digits, kept)
+    whole, there = digits_in_order(digits)
+    moved = pick(moved, by_moved)
+    # From a token's place among sequences in order to its own: by so much, the same for all tokens of a sequence.
+    back = int32((by_moved - whole_numbers(count, by_moved)) * width, total)
+
+    def sums(part: slice) -> InOrder:
+        at = int32(there[part] if kept is None else pick(kept, there[part]), total)
+        row = at // width  # of the sequences in order
+        sum_ = pick(moved, row)
+        sum_ += whole[part] if code.low == 0.0 else whole[part] + code.low  # exact: whole numbers
+        at = pick(back, row) + at
+        return InOrder(sum_, at if number is None else pick(number, at))
+
+    return InOrder(*part_by_part(len(there), there, sums))
+
+
 def counts_of(values: Numbers, size: int) -> Ints:
     """How often each of the whole numbers below `size` occurs, as an array; 0: below any size."""
     if is_array(values):
@@ -129,18 +188,18 @@ def counts_of(values: Numbers, size: int) -> Ints:
     return counts + np.bincount(home(values[2 * pairs :]), minlength=size)
 
 
-def last_of_each(rows: Numbers, number: Numbers, size: int, counts: Callable[[], Ints]) -> Ints:
+def last_of_each(rows: Numbers, number: Numbers, size: int) -> Ints:
     """For each of `size` rows, the number at its last place; −1 for rows without one.
 
-    `rows`, `number` `(P,)`: the row of every place, and its number. `counts`: how often each row occurs, asked for only
-    on a device, where a scatter into few rows takes long: the search goes backwards until every row was met.
+    `rows`, `number` `(P,)`: the row of every place, and its number.
     """
     if is_array(rows):
         last = np.full(size, -1)
         last[rows] = number
         return last
     torch = sys.modules["torch"]
-    different = int(np.count_nonzero(counts()))
+    # A device takes long to scatter many places into few rows: it goes backwards until every row was met.
+    different = int(np.count_nonzero(counts_of(rows, size)))
     last = beside(np.full(size, -1), rows)
     end, at_once = len(rows), LAST
     while end and int((last >= 0).sum()) < different:

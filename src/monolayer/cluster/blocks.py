@@ -14,8 +14,8 @@ import numpy as np
 from monolayer.arrays import Array, Ints
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.alphabet import Ids
-from monolayer.construct.line.draw import Tokens, sample_rows
 from monolayer.construct.line.separate import inside
+from monolayer.construct.line.tokens import Tokens, sample_rows
 from monolayer.construct.target import Target
 from monolayer.data import Names, Sequences
 from monolayer.data.labelling import LABELLINGS, Labelling

@@ -24,9 +24,11 @@ from monolayer.cluster.blocks import Block, blocks, sample
 from monolayer.cluster.executor import Options, Work
 from monolayer.cluster.finish import BuildState, with_stages
 from monolayer.cluster.settle import refuse_contradictions
-from monolayer.construct.line.draw import CodeLayout, Draw, Tokens, draws, scale
+from monolayer.construct.line.draw import CodeLayout
+from monolayer.construct.line.encoded import Encoded, draws, scale
 from monolayer.construct.line.points import contextual_points
 from monolayer.construct.line.separate import DRAWS, crowded_by_chance, hopeless
+from monolayer.construct.line.tokens import Tokens
 from monolayer.construct.line.values import LARGEST_RANK
 from monolayer.construct.target import Target
 
@@ -65,10 +67,10 @@ class Build(Work):
         tried, best, fewest = 0, found, math.inf
         layouts: tuple[CodeLayout, ...] = ("cells", "mixed")
         for layout in layouts:
-            for draw in draws(sampled.tokens, layout, DRAWS, options.seed):
+            for encoded in draws(sampled.tokens, layout, DRAWS, options.seed):
                 tried += 1
                 attempt = replace(found, tried=tried, name=f"{layout}-{tried}")
-                attempt = self._cut_points(attempt, draw, sampled, pieces)
+                attempt = self._cut_points(attempt, encoded, sampled.target, pieces)
                 crowded = crowded_by_chance(found.labelled, attempt.errors, attempt.ends)
                 if tried == 1 or crowded:  # what is written will probably be used: no further draw is tried
                     attempt = self._parts(attempt, pieces, strict=tried > 1, staged=crowded)
@@ -91,28 +93,23 @@ class Build(Work):
                     break
         return self._cascade(replace(best, tried=tried), pieces, options)
 
-    def _cut_points(self, state: BuildState, draw: Draw, sampled: Sampled, pieces: list[Block]) -> BuildState:
-        """The points of every block under a draw, cut into ranges.
+    def _cut_points(self, state: BuildState, encoded: Encoded, target: Target, pieces: list[Block]) -> BuildState:
+        """The points of every block under the draw of a sample, cut into ranges.
 
         κ is a power of two that depends on how far the contexts of all files reach. That is found out while points are
         computed with the κ of the sample, which is nearly always the same; where it is not, they are computed again.
         """
-        tokens, rules = sampled.tokens, state.rules
-        context, error = draw.contexts(tokens), draw.context_error(tokens)
-        draw = replace(draw, known=(tokens, context))
+        rules = state.rules
 
         def kappa_of(extent: tuple[float, float]) -> float:
-            return scale(1.0, extent[1] - extent[0], error) if rules.labelling.at_tokens else 1.0
+            return scale(1.0, extent[1] - extent[0], encoded.context_error) if rules.labelling.at_tokens else 1.0
 
-        kappa = kappa_of(ends_of(context))
+        kappa = kappa_of(ends_of(encoded.contexts))
         while True:
-            draw = replace(draw, kappa=kappa)
-            some = contextual_points(draw, tokens, sampled.target)
-            at = points.splitters(some.z, self.room.ranges(state.labelled))
-            error_of_points = draw.point_error(kappa, tokens)
-            state = replace(
-                state, drawn=replace(draw, known=None), kappa=kappa, fixed_error=error_of_points, splitters=at
-            )
+            sampled = contextual_points(encoded, target, kappa)
+            at = points.splitters(sampled.z, self.room.ranges(state.labelled))
+            drawn = replace(encoded.draw, kappa=kappa)
+            state = replace(state, drawn=drawn, kappa=kappa, fixed_error=encoded.point_error(kappa), splitters=at)
             tasks = {state.points(i): (block, rules, state.draw, at) for i, block in enumerate(pieces)}
             self.do("cutting points into ranges", (0.2, 0.6), points.write_points, tasks)
             facts = [self.spill.facts(name) for name in tasks]

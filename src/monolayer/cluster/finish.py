@@ -17,6 +17,7 @@ from monolayer.construct.line.alphabet import UNIT, Ids
 from monolayer.construct.line.assemble import assemble, staircase, table_lift
 from monolayer.construct.line.cascade import Contested, StageArrays, further
 from monolayer.construct.line.draw import Draw
+from monolayer.construct.line.encoded import Encoded
 from monolayer.construct.line.points import SLACK, Points
 from monolayer.construct.line.separate import spacing
 from monolayer.construct.line.stored import LineDraw
@@ -128,7 +129,7 @@ def with_stages(
         return averages(values[stage], found.draw, tokens, target, order[some])
 
     contested = Contested(crowds.stretch[which], missing, crowds.ends)
-    error = found.draw.context_error(tokens)
+    error = Encoded(found.draw, tokens).context_error
     more = further(contested, context, error=error, unit=UNIT, whole=not rules.reals, most=LARGEST_RANK)
     rank = 1 + len(more.stages)
     if len(more.left) or rank > allowed:

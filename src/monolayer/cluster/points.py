@@ -7,7 +7,7 @@ A range ends where no crowd does (`construct/line/cascade.py`), so that each is 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from monolayer.arrays import Array, Floats, Ints, ends_of, slices
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw
+from monolayer.construct.line.encoded import Encoded
 from monolayer.construct.line.points import Points, contextual_points, too_narrow
 
 LOOKED_AT_FIRST, LOOKED_AT_EACH = 64, 4
@@ -28,10 +29,8 @@ LOOKED_AT_MOST = 1 << 12
 def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, splitters: Floats) -> None:
     """The points of a block in order, where the ranges begin, and the least and the largest `z` and context."""
     data = block.data(spill, rules)
-    tokens = rules.tokens(data)
-    context = draw.contexts(tokens)
-    draw = replace(draw, known=(tokens, context))
-    points = contextual_points(draw, tokens, rules.target(rules.places(data)))
+    encoded = Encoded(draw, rules.tokens(data))
+    points = contextual_points(encoded, rules.target(rules.places(data)))
     given = block.labels(spill, rules, data)
     label = np.empty(given.shape, given.dtype)
     for part in slices(len(label)):
@@ -40,7 +39,7 @@ def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw
     bounds = np.concatenate([[0], inner, [len(points.z)]])
     columns = [points.z, label, points.order.astype(np.int32, copy=False)]
     ends = points.z[[0, -1]] if len(points.z) else points.z
-    spill.write(name, columns, bounds=bounds, ends=ends, extent=np.array(ends_of(context)))
+    spill.write(name, columns, bounds=bounds, ends=ends, extent=np.array(ends_of(encoded.contexts)))
 
 
 class PointColumns(NamedTuple):

@@ -21,9 +21,10 @@ from monolayer.construct.cells.grid import MOST_KNOTS, Box, Lattice, afford, all
 from monolayer.construct.cells.refine import Errors, Modulus, bound, cells_for, check_modulus, measure_error, modulus_of
 from monolayer.construct.line.alphabet import GridCells
 from monolayer.construct.line.assemble import assemble, copying_lift, staircase
-from monolayer.construct.line.draw import Tokens, averaging, check_seed, check_temperature
+from monolayer.construct.line.draw import averaging, check_seed, check_temperature
 from monolayer.construct.line.points import SLACK, ramps_at
 from monolayer.construct.line.separate import DRAWS, Separated, separate
+from monolayer.construct.line.tokens import Tokens
 from monolayer.construct.target import Target
 from monolayer.construct.uniform import uniform
 from monolayer.data.labelling import TOKEN
@@ -114,7 +115,7 @@ def approximate(
     tokens, target = _task(function, lattice, temperature, report)
     report("separating multisets of cells", 0.5)
     separated = separate(tokens, target, None, seed, measured=False)
-    if separated.pair is not None:
+    if not separated.apart:
         raise _collision(separated, lattice)
     report("building the staircase", 0.8)
     model = _model(function, lattice, separated, target, wanted)

@@ -17,16 +17,17 @@ import torch
 from monolayer.arrays import Floats, Ints, copied, pick
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors, by_label
 from monolayer.construct.line.assemble import assemble, lift_of, staircase
-from monolayer.construct.line.draw import Tokens, check_seed, check_temperature
+from monolayer.construct.line.draw import check_seed, check_temperature
 from monolayer.construct.line.points import ramps_at
 from monolayer.construct.line.refusal import check_format, collision
 from monolayer.construct.line.separate import Separated, separate
 from monolayer.construct.line.stored import LineDraw
+from monolayer.construct.line.tokens import Tokens
 from monolayer.construct.line.values import Value, stages_of
 from monolayer.construct.task import Task
 from monolayer.data.objects import JsonObject
 from monolayer.errors import DataError
-from monolayer.kernels import counts_of, last_of_each
+from monolayer.kernels import last_of_each
 from monolayer.model.cascade import Cascade
 from monolayer.model.monolayer import Monolayer
 from monolayer.table import Progress
@@ -82,7 +83,7 @@ class Line:
         given = None if self.draw is None else self.draw.drawn(tokens, task.data)
         separated = separate(tokens, task.target, task.settle, self.seed, given=given)
         measured = separated.measure()
-        if separated.pair is None:  # the gaps, which are cached, and the order are not needed again: both are large
+        if separated.apart:  # the gaps, which are cached, and the order are not needed again: both are large
             separated = replace(separated, points=replace(separated.points, order=copied(separated.points.order[:0])))
         report("building the staircase", 0.7)
         readout, values, facts = self._staircases(separated, tokens, task)
@@ -131,7 +132,7 @@ class Line:
         """
         points, target = found.points, found.target
         whole = target.classes is not None
-        if found.pair is None:  # all neighbours with different labels are far enough apart
+        if found.apart:  # all neighbours with different labels are far enough apart
             stairs = [staircase(*ramps_at(points.z, found.runs.changes), found.runs.level, whole, points.unit)]
             return BuiltReadout(Cascade(stairs), (), {})
         if task.vectors is not None:
@@ -156,11 +157,7 @@ def _code_order(task: Task, size: int) -> Ints | None:
     if not target.labelling.at_tokens:
         return None
     labelled = rows if target.place is None else pick(rows, target.place)
-
-    def counts() -> Ints:
-        return task.context.counts if target.place is None else counts_of(labelled, size)
-
-    number = last_of_each(labelled, target.number, size, counts)
+    number = last_of_each(labelled, target.number, size)
     # A token without a label counts as one with label 0, as it does where the data come in files.
     return by_label(np.where(number[:, None] < 0, 0.0, target.table[number]))
 

@@ -12,25 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from monolayer.arrays import (
-    Ints,
-    Numbers,
-    ends_of,
-    exponent,
-    home,
-    int32,
-    larger,
-    nowhere,
-    part_by_part,
-    pick,
-    places,
-    plus,
-    whole_numbers,
-)
+from monolayer.arrays import Ints, Numbers, ends_of, exponent, home, larger, part_by_part, pick, places, plus
 from monolayer.construct.line.alphabet import UNIT
-from monolayer.construct.line.draw import Digits, Draw, Tokens
+from monolayer.construct.line.encoded import Encoded
 from monolayer.construct.target import Target
-from monolayer.kernels import InOrder, digits_in_order, order_of, rows_of
+from monolayer.kernels import InOrder, order_of, token_major
 from monolayer.model.contexts import spread
 
 SLACK = 8.0
@@ -93,61 +79,40 @@ def too_narrow(room: Numbers) -> Numbers:
     return ~(room >= SLACK)  # `not (≥)` rather than `<`: a NaN is no gap either
 
 
-def contextual_points(draw: Draw, tokens: Tokens, target: Target) -> Points:
-    """The contextual mapping: one number for every labelled place, sorted."""
-    context, kappa = draw.contexts(tokens), 1.0
-    ordered: InOrder | None = None
-    if not target.labelling.at_tokens:
-        z = context
+def contextual_points(encoded: Encoded, target: Target, kappa: float | None = None) -> Points:
+    """The contextual mapping: one number for every labelled place, sorted. `kappa`: None: as large as codes allow."""
+    if target.labelling.at_tokens:
+        low, high = ends_of(encoded.contexts)
+        kappa = encoded.kappa_for(high - low) if kappa is None else kappa
+        in_order = _by_code(encoded, kappa, high - low, target.place) or _sorted(_sums(encoded, kappa), target.place)
     else:
-        low, high = ends_of(context)
-        reach = high - low
-        kappa = draw.kappa_for(tokens, reach)
-        rectangular = len(tokens.rows) == len(context) * tokens.longest >= WORTH_IT * len(context)
-        if draw.whole_codes and not tokens.causal and rectangular and kappa * reach <= 0.5:
-            digits = draw.digits(tokens)
-            ordered = None if digits is None else token_major(digits, kappa * context, target.place)
-        if ordered is None:
-            z = draw.codes(tokens)
-            z += kappa * context if tokens.causal else spread(kappa * context, tokens.lengths)
-    if ordered is None:
-        z = z if target.place is None else pick(z, target.place)
-        order = order_of(z)
-        ordered = InOrder(pick(z, order), order)
-    return Points(*ordered, kappa, draw.point_error(kappa, tokens), draw.unit)
+        kappa, in_order = 1.0, _sorted(encoded.contexts, target.place)
+    return Points(*in_order, kappa, encoded.point_error(kappa), encoded.draw.unit)
 
 
-def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
-    """`z = t + κ c` `(P,)` in order without sorting `P` floats; `moved` `(N,)` is `κ c` of each sequence.
+def _by_code(encoded: Encoded, kappa: float, reach: float, place: Numbers | None) -> InOrder | None:
+    """Points in order of code, then of context, if codes are whole numbers and contexts move them by 1/2 at most."""
+    tokens = encoded.tokens
+    rectangular = len(tokens.rows) == len(tokens.lengths) * tokens.longest
+    worth_it = rectangular and not tokens.causal and tokens.longest >= WORTH_IT
+    if not (worth_it and encoded.draw.whole_codes and kappa * reach <= 0.5):
+        return None
+    digits = encoded.digits()
+    return None if digits is None else token_major(digits, kappa * encoded.contexts, place)
 
-    Codes `(T,)` are whole numbers and `κ c` moves them by less than 1/2 against each other: points are in order of
-    code, and of context for equal codes. So it is enough to sort the contexts of sequences that are all of one length,
-    and then the codes in that order by a stable sort of short numbers. Contexts and sequences are then picked in the
-    order in which they lie, over and over, once for each code: points are computed faster than moved.
-    """
-    count, total = len(moved), len(code.numbers)
-    width = total // count
-    by_context = order_of(moved)
-    digits, kept, number = rows_of(code.numbers, count, by_context), None, None
-    if place is not None:
-        labelled, number = nowhere(total, place), whole_numbers(total, place, short=True)
-        labelled[place], number[place] = True, whole_numbers(len(place), place, short=True)
-        kept = places(rows_of(labelled, count, by_context))
-        digits = pick(digits, kept)
-    whole, there = digits_in_order(digits)
-    moved = pick(moved, by_context)
-    # From a token's place in order of context to its own: by so much, the same for all tokens of a sequence.
-    back = int32((by_context - whole_numbers(count, by_context)) * width, total)
 
-    def points(part: slice) -> InOrder:
-        at = int32(there[part] if kept is None else pick(kept, there[part]), total)
-        row = at // width  # of what was put in order of context
-        z = pick(moved, row)
-        z += whole[part] if code.low == 0.0 else whole[part] + code.low  # whole numbers: this sum is exact
-        at = pick(back, row) + at
-        return InOrder(z, at if number is None else pick(number, at))
+def _sums(encoded: Encoded, kappa: float) -> Numbers:
+    """`t + κ c` of every token `(T,)`."""
+    z, moved = encoded.codes, kappa * encoded.contexts
+    z += moved if encoded.tokens.causal else spread(moved, encoded.tokens.lengths)
+    return z
 
-    return InOrder(*part_by_part(len(there), there, points))
+
+def _sorted(z: Numbers, place: Numbers | None) -> InOrder:
+    """The numbers of the labelled places in order."""
+    z = z if place is None else pick(z, place)
+    order = order_of(z)
+    return InOrder(pick(z, order), order)
 
 
 def ramps_at(z: Numbers, changes: Numbers) -> tuple[Numbers, Numbers]:

@@ -45,10 +45,11 @@ def collision(found: Separated, context: Context, rank: int | None) -> Precision
 
     `rank`: the least that would hold them, None if none does.
     """
-    assert found.pair is not None  # some points are too close
     count, points, target, data = len(found.margin.close), found.points, found.target, context.data
     fmt = FLOAT64 if points.unit == UNIT else FLOAT32
-    one, two = found.pair if target.place is None else (int(target.place[label]) for label in found.pair)
+    one, two = found.colliding()
+    if target.place is not None:
+        one, two = int(target.place[one]), int(target.place[two])
     low, high = points.ends()
     vectors = data.vocabulary is None  # which have rank 1
     none = "" if rank is not None or vectors else f"; no value rank up to {LARGEST_RANK} tells them apart"

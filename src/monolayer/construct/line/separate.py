@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Bools, Ints, Numbers, beside, count_true, found_at, home, least_of, pick, stretches_of
-from monolayer.construct.line.draw import CodeLayout, Draw, Tokens, draws
+from monolayer.arrays import Bools, Ints, Numbers, count_true, fetched, found_at, home, least_of, pick, stretches_of
+from monolayer.construct.line.draw import CodeLayout, Draw
+from monolayer.construct.line.encoded import Encoded, draws
 from monolayer.construct.line.points import SLACK, Points, contextual_points, too_narrow
+from monolayer.construct.line.tokens import Tokens
 from monolayer.construct.target import Runs, Target
 from monolayer.data.objects import JsonObject
 
@@ -35,10 +38,10 @@ Settle = Callable[[Target, Ints], tuple[Target, int]]
 
 @dataclass(frozen=True, eq=False)
 class Separated:
-    """A draw, its points in order of `z`, their runs of equal labels, and the gaps between these.
+    """Points in order of `z`, their runs of equal labels, and the margins between these.
 
     `tried`: how many draws were tried. Where none of them kept all neighbours with different labels apart, this is the
-    best one: `crowds` is how many crowds it leaves, and `pair` two labelled places in one of them.
+    one that leaves the fewest crowds.
     """
 
     draw: Draw
@@ -46,10 +49,39 @@ class Separated:
     target: Target
     runs: Runs
     margin: Margins
-    conflicts: int
     tried: int
-    pair: tuple[int, int] | None = None
-    crowds: int = 0
+    conflicts: int = 0
+
+    @classmethod
+    def of(cls, encoded: Encoded, target: Target, tried: int) -> Separated:
+        """The labelled places of `target` on the line of this draw."""
+        points = contextual_points(encoded, target)
+        runs = target.runs(points.order)
+        return cls(encoded.draw, points, target, runs, margins(points, runs.changes), tried)
+
+    def settled(self, settle: Settle) -> Separated:
+        """The same points once contradictions among those in crowds are settled."""
+        target, conflicts = settle(self.target, places_on_line(self.points, inside(*self.crowds)))
+        if not conflicts:
+            return self
+        runs = target.runs(self.points.order)
+        margin = margins(self.points, runs.changes)
+        return replace(self, target=target, runs=runs, margin=margin, conflicts=conflicts)
+
+    @property
+    def apart(self) -> bool:
+        """Whether every two neighbours with different labels are far enough apart for a step."""
+        return len(self.margin.close) == 0
+
+    @cached_property
+    def crowds(self) -> Stretches:
+        """The stretches of points that are too close together for a step, though their labels differ."""
+        return crowds(self.points, self.runs.changes)
+
+    def colliding(self) -> tuple[int, int]:
+        """Two labelled places that are too close, where some are."""
+        one, two = places_on_line(self.points, self.margin.close[0] + np.arange(2)).tolist()
+        return one, two
 
     def measure(self) -> JsonObject:
         """Numbers for the summary: different points, the smallest gap, and the margin at label changes."""
@@ -131,29 +163,23 @@ def separate(
     close: contradictions do not depend on the draw. None: the labels cannot contradict each other. `given`: the one
     draw that may be used.
     """
-    conflicts = tried = 0
+    tried, conflicts = 0, 0
     some = tokens.sample()
     best: Separated | None = None
     layouts: tuple[CodeLayout, ...] = ("cells", "mixed") if given is None else (given.layout,)
     for layout in layouts:
-        for draw in draws(some, layout, DRAWS, seed, measured=measured) if given is None else [given]:
+        for encoded in draws(some, layout, DRAWS, seed, measured=measured) if given is None else [Encoded(given, some)]:
             tried += 1
-            points = contextual_points(draw, tokens, target)
-            runs = target.runs(points.order)
-            margin = margins(points, runs.changes)
-            if len(margin.close) and settle is not None:
-                target, conflicts = settle(target, places_on_line(points, inside(*crowds(points, runs.changes))))
-                settle = None
-                if conflicts:
-                    runs = target.runs(points.order)
-                    margin = margins(points, runs.changes)
-            if not len(margin.close):
-                return Separated(draw, points, target, runs, margin, conflicts, tried)
-            count = len(crowds(points, runs.changes).begin)
-            if best is None or count < best.crowds:
-                one, two = places_on_line(points, margin.close[0] + np.arange(2)).tolist()
-                best = Separated(draw, points, target, runs, margin, conflicts, tried, (one, two), count)
-            if tokens.alphabet.spaced and hopeless(count, len(points.z), points, points.ends()):
+            line = replace(Separated.of(encoded.over(tokens), target, tried), conflicts=conflicts)
+            if settle is not None and not line.apart:
+                line, settle = line.settled(settle), None
+                target, conflicts = line.target, line.conflicts
+            if line.apart:
+                return line
+            count = len(line.crowds.begin)
+            if best is None or count < len(best.crowds.begin):
+                best = line
+            if tokens.alphabet.spaced and hopeless(count, len(line.points.z), line.points, line.points.ends()):
                 if tokens.position is None:  # then the other layout is no other: codes of ids are whole numbers in both
                     return replace(best, tried=tried)
                 break
@@ -183,7 +209,7 @@ def crowded_by_chance(count: int, points: Points, ends: tuple[float, float]) -> 
 
 def places_on_line(points: Points, which: Ints) -> Ints:
     """The labelled places of the points `which`, given by their numbers on the line."""
-    return home(pick(points.order, beside(which, points.order)))
+    return fetched(points.order, which)
 
 
 class Margins(NamedTuple):

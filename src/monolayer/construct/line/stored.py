@@ -18,13 +18,13 @@ from monolayer.construct.line.alphabet import Alphabet, Ids
 from monolayer.construct.line.draw import (
     CodeLayout,
     Draw,
-    Tokens,
     check_stored,
     check_temperature,
     drawn,
     positive,
     whole_from,
 )
+from monolayer.construct.line.tokens import Tokens
 from monolayer.data import Sequences
 from monolayer.data.objects import JsonFields, JsonObject
 from monolayer.errors import DataError

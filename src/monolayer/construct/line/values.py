@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Array, Floats, Ints, beside, found_at, home, pick
+from monolayer.arrays import Array, Floats, Ints, beside, fetched, pick
 from monolayer.construct.line.cascade import Contested, StageArrays, cut_line, further, least_label, stage
-from monolayer.construct.line.draw import Draw, Tokens
+from monolayer.construct.line.draw import Draw
+from monolayer.construct.line.encoded import Encoded
 from monolayer.construct.line.separate import Separated, places_on_line
+from monolayer.construct.line.tokens import Tokens
 from monolayer.construct.target import Target
 
 LARGEST_RANK = 8
@@ -51,17 +53,15 @@ def averages(value: Value, draw: Draw, tokens: Tokens, target: Target, places: I
 
     The places are few, so their sequences are copied to the processor from wherever they lie.
     """
-    flat = places if target.place is None else home(pick(target.place, beside(places, target.place)))
-    row = found_at(tokens.offsets, flat + 1) - 1 if target.labelling.at_tokens else flat
-    chosen, which = np.unique(row, return_inverse=True)
+    flat = places if target.place is None else fetched(target.place, places)
+    sequence, position = tokens.located(flat) if target.labelling.at_tokens else (flat, None)
+    chosen, which = np.unique(sequence, return_inverse=True)
     some = tokens.some(chosen).at_home()
     each = value.token.take(some.rows)
     if some.position is not None and value.position is not None:
         each += value.position.take(some.position)
-    averaged = draw.averages(each.astype(np.float64), value.bos, some)
-    at = which
-    if tokens.causal and target.labelling.at_tokens:
-        at = some.offsets[which] + flat - home(pick(tokens.offsets, beside(row, tokens.offsets)))
+    averaged = Encoded(draw, some).averages(each.astype(np.float64), value.bos)
+    at = some.offsets[which] + position if tokens.causal and position is not None else which
     return np.asarray(averaged[at], dtype=np.float64)
 
 
@@ -79,11 +79,11 @@ def stages_of(found: Separated, tokens: Tokens, seed: int) -> AllStages:
     whole = target.classes is not None
     part = cut_line(points, found.runs.changes)
     held = places_on_line(points, part.held)
-    label = target.values(pick(found.runs.number, beside(part.held, found.runs.number)))
-    lowest = least_label(part, home(label)) if whole else np.zeros((len(label), len(part.begin)))
+    label = target.values(fetched(found.runs.number, part.held))
+    lowest = least_label(part, label) if whole else np.zeros((len(label), len(part.begin)))
     level = target.values(pick(found.runs.number, part.first))
     level[:, beside(part.plateau, level)] = beside(lowest, level)
-    missing = home(label) - np.repeat(lowest, part.end - part.begin, axis=1)
+    missing = label - np.repeat(lowest, part.end - part.begin, axis=1)
     first = stage(points, part, level)
     values: dict[int, Value] = {}
 
@@ -92,6 +92,6 @@ def stages_of(found: Separated, tokens: Tokens, seed: int) -> AllStages:
         return averages(values[number], draw, tokens, target, held[which])
 
     contested = Contested(part.stretch, missing, part.ends)
-    error = draw.context_error(tokens)
+    error = Encoded(draw, tokens).context_error
     more = further(contested, context, error=error, unit=points.unit, whole=whole, most=LARGEST_RANK)
     return AllStages([first, *more.stages], tuple(values.values()), len(more.left))
