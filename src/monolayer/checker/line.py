@@ -176,8 +176,8 @@ def _judge_part(stored: Stored, points: Labelled, found: Evaluated, tolerance: f
         first = places[np.argsort(found.order[places])[:MOST_FINDINGS]]
         some, seen = found.at(first), compare(wanted[first], found.at(first))
         for i in range(len(first)):
-            got, doubt = seen.got(i) if some.number[i] else None, MASKED_NAN if some.beside[i] else UNSURE
-            finding = points.finding(kind, int(some.order[i]), int(some.answering[i]), got, doubt)
+            answer, doubt = seen.got(i) if some.number[i] else None, MASKED_NAN if some.beside[i] else UNSURE
+            finding = points.finding(kind, int(some.order[i]), int(some.answering[i]), answer, doubt)
             named[kind].append(replace(finding, sequence=finding.sequence + before))
     # The point with the least margin; of several that have it, such as copies of one, the first in the data.
     least = np.flatnonzero(found.margin <= found.margin.min())

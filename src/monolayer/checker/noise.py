@@ -113,7 +113,7 @@ def point_verdicts(
     # Points where no neuron wakes get one more neuron, which writes nothing.
     H, C = len(gated.weight_2), len(gated.head)
     neuron, low, high = np.append(found.neuron[on], H), np.append(low[on], 0.0), np.append(high[on], 0.0)
-    right, wrong, got = np.zeros(len(rows), bool), np.zeros(len(rows), bool), np.full(len(rows), -1)
+    right, wrong, answer = np.zeros(len(rows), bool), np.zeros(len(rows), bool), np.full(len(rows), -1)
 
     # Points with at most one neuron: all that share row, neuron and class are judged at once, for the smallest interval
     # that holds theirs.
@@ -124,16 +124,16 @@ def point_verdicts(
     least, most = np.full(len(key), np.inf), np.zeros(len(key))
     np.minimum.at(least, inverse, low[at])
     np.maximum.at(most, inverse, high[at])
-    row, own = np.divmod(pair[key // (H + 1)], C)
+    row, label = np.divmod(pair[key // (H + 1)], C)
     hull = AwakeNeurons((key % (H + 1))[:, None], least[:, None], most[:, None])
-    right[few], wrong[few], got[few] = (each[inverse] for each in _compare_logits(gated, row, own, hull, shares))
+    right[few], wrong[few], answer[few] = (each[inverse] for each in _compare_logits(gated, row, label, hull, shares))
     # Points with several neurons, and those that the common interval leaves open, are judged one by one.
     for size in np.unique(count[count > 0]):
         some = np.flatnonzero((count == size) & (wanted >= 0) & ~right & ~wrong)
         slots = first[some][:, None] + np.arange(size)
         parts = AwakeNeurons(neuron[slots], low[slots], high[slots])
-        right[some], wrong[some], got[some] = _compare_logits(gated, rows[some], wanted[some], parts, shares)
-    return PointVerdicts(right, wrong, got)
+        right[some], wrong[some], answer[some] = _compare_logits(gated, rows[some], wanted[some], parts, shares)
+    return PointVerdicts(right, wrong, answer)
 
 
 def _compare_logits(gated: Gated, rows: Ints, wanted: Ints, awake: AwakeNeurons, shares: Shares) -> PointVerdicts:
@@ -142,31 +142,31 @@ def _compare_logits(gated: Gated, rows: Ints, wanted: Ints, awake: AwakeNeurons,
     head, size = gated.head, np.abs(gated.head)
     written = np.append(gated.weight_2, np.zeros((1, gated.weight_2.shape[1])), axis=0)
     right, wrong = np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
-    got = np.full(len(rows), -1)
+    answer = np.full(len(rows), -1)
     for begin in range(0, len(rows), max(1, LOGITS_AT_ONCE // len(head))):
         part = slice(begin, begin + max(1, LOGITS_AT_ONCE // len(head)))
-        own, row = wanted[part], rows[part]
+        label, row = wanted[part], rows[part]
         base, sizes = gated.label[row], gated.label_size[row]
-        gap = _differences(base @ head.T + gated.head_bias, own)
+        gap = _differences(base @ head.T + gated.head_bias, label)
         room = np.zeros_like(gap)
         for slot in range(neurons.shape[1]):
             weight = written[neurons[part, slot]]
-            slope = _differences(weight @ head.T, own)
+            slope = _differences(weight @ head.T, label)
             gap += slope * ((low[part, slot] + high[part, slot]) / 2.0)[:, None]
             room += np.abs(slope) * ((high[part, slot] - low[part, slot]) / 2.0)[:, None]
             sizes = sizes + np.abs(weight) * high[part, slot][:, None]
         each = sizes @ size.T + np.abs(gated.head_bias)
-        room += PADDING * shares.out * (each + each[np.arange(len(own)), own][:, None]) + ROBUST_UNDERFLOW
+        room += PADDING * shares.out * (each + each[np.arange(len(label)), label][:, None]) + ROBUST_UNDERFLOW
         room *= PADDING
-        mine = np.arange(len(own))
+        mine = np.arange(len(label))
         worst = gap - room
-        worst[mine, own] = np.inf
+        worst[mine, label] = np.inf
         best = gap + room
-        best[mine, own] = np.inf
+        best[mine, label] = np.inf
         right[part] = worst.min(axis=1, initial=np.inf) > 0.0
         wrong[part] = best.min(axis=1, initial=np.inf) < 0.0
-        got[part] = np.where(wrong[part], best.argmin(axis=1), -1)
-    return PointVerdicts(right, wrong, got)
+        answer[part] = np.where(wrong[part], best.argmin(axis=1), -1)
+    return PointVerdicts(right, wrong, answer)
 
 
 def _differences(logits: Floats, own: Ints) -> Floats:

@@ -80,8 +80,10 @@ def _more(stage: StagePoints, wanted: Floats) -> str | None:
     """A point whose plateau writes something else than its label, in words; None if there is none."""
     odd = np.flatnonzero((stage.value != wanted).any(axis=0))
     if len(odd):
-        got, want = stage.value[:, odd[0]].tolist(), wanted[:, odd[0]].tolist()
-        return f"a plateau writes {got}, and {want} is the label there; {plural(len(odd), 'such point')}"
+        stored_value, wanted_value = stage.value[:, odd[0]].tolist(), wanted[:, odd[0]].tolist()
+        return (
+            f"a plateau writes {stored_value}, and {wanted_value} is the label there; {plural(len(odd), 'such point')}"
+        )
     return None
 
 

@@ -78,15 +78,15 @@ def evaluate(stored: Stored, points: Labelled, stream: Stream, stairs: list[Chec
     sums = read_sums(stored, points.data, reads, points.places)
     order = order_of(sums.z)  # NaN comes last; sorted queries make the binary search run through memory once
     answering = order if points.places is None else points.places[order]
-    first = own = _stage(stairs[0], sums.at(order))
-    value, sure, number, margin = own.value[:m], own.sure, np.isfinite(own.z), own.margin
+    first = current = _stage(stairs[0], sums.at(order))
+    value, sure, number, margin = current.value[:m], current.sure, np.isfinite(current.z), current.margin
     for stage in range(2, stored.stages + 1):
         averaged = read_coordinate(stored, points.data, points.rows, stored.value(stage))
-        reads = Reads(heads[stage - 1], stream.key, averaged, own.value[-1])
-        own = _stage(stairs[stage - 1], read_sums(stored, points.data, reads, answering))
-        value = _added(stored, value, own.value[:m])
-        margin = np.where(sure, np.minimum(margin, own.margin), margin)
-        sure, number = sure & own.sure, number & np.isfinite(own.z)
+        reads = Reads(heads[stage - 1], stream.key, averaged, current.value[-1])
+        current = _stage(stairs[stage - 1], read_sums(stored, points.data, reads, answering))
+        value = _added(stored, value, current.value[:m])
+        margin = np.where(sure, np.minimum(margin, current.margin), margin)
+        sure, number = sure & current.sure, number & np.isfinite(current.z)
     return Evaluated(
         order, answering, first, sure, number, margin, value, _beside_unknown_tokens(points, stream, answering)
     )

@@ -115,9 +115,9 @@ def examined(files: dict[str, Any]) -> Stored:
     examine_tensors(config, names, tensors)
     memory = None
     if "memory.safetensors" in files:
-        held = _tensors("memory.safetensors", files["memory.safetensors"])
-        examine_memory(held)
-        memory = held["fingerprints"]
+        contents = _tensors("memory.safetensors", files["memory.safetensors"])
+        examine_memory(contents)
+        memory = contents["fingerprints"]
     fmt = BINARY64 if FORMATS[config["dtype"]].long else BINARY32
     return Stored(tensors, config, names["vocabulary"], names["classes"], fmt, memory)
 

@@ -76,10 +76,10 @@ def try_model(stored: Stored, parts: list[LoadPoints], claims: Claims, first: tu
         work = partial(_work, network, asked.labelling.at_tokens)
         for batch in batches(asked.data.lengths, rows, named, work, stored.config["width"], left):
             left -= batch.work
-            label, bad, got = _compared(stored, asked, batch, network, claims.tolerance or 0.0)
+            label, bad, answer = _compared(stored, asked, batch, network, claims.tolerance or 0.0)
             points, wrong = points + len(label), wrong + int(bad.sum())
             for number in np.flatnonzero(bad)[: MOST_FINDINGS - len(findings)].tolist():
-                findings.append(_finding(stored, asked, int(label[number]), got[number], before))
+                findings.append(_finding(stored, asked, int(label[number]), answer[number], before))
         before += len(asked.data)
     return Trial(points, wrong, findings)
 

@@ -219,8 +219,8 @@ def _compare_knots(net: Net, f: AskedFunction, room: float) -> KnotComparison:
             bad = np.flatnonzero(~(np.abs(answer[:, token] - stored).max(axis=1) <= room))
             wrong += len(bad)
             for row in bad[: MOST_FINDINGS - len(findings)].tolist():
-                got, expected, why = stored[row].tolist(), answer[row, token].tolist(), "a knot holds another value"
-                findings.append(Finding("wrong", start + row, token, X[row].tolist(), expected, got, why))
+                value, expected, why = stored[row].tolist(), answer[row, token].tolist(), "a knot holds another value"
+                findings.append(Finding("wrong", start + row, token, X[row].tolist(), expected, value, why))
         if net.positions:
             continue
         tokens = places.reshape(-1, net.length, net.dim)

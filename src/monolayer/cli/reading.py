@@ -180,14 +180,14 @@ PLAIN = Reading()
 
 def reads(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the parameter `reading` of a command by the options of `Reading`."""
-    options, own = (get_type_hints(each, include_extras=True) for each in (Reading, command))
+    options, of_command = (get_type_hints(each, include_extras=True) for each in (Reading, command))
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
         kind = inspect.Parameter.KEYWORD_ONLY
         if name == "reading":
             parameters += [inspect.Parameter(each, kind, default=None, annotation=options[each]) for each in options]
         else:
-            parameters.append(parameter.replace(annotation=own[name], kind=kind))
+            parameters.append(parameter.replace(annotation=of_command[name], kind=kind))
 
     @wraps(command)
     def call(**given: Any) -> None:

@@ -74,12 +74,12 @@ def looked_up(spill: Spill, block: Block, rules: Rules, points: str, wanted: Flo
         ends = np.cumsum(lengths - rules.next_token)
         number, row = row, np.searchsorted(ends, row, side="right")
         position = number - (ends - lengths + rules.next_token)[row]
-    rows, own = np.unique(row, return_inverse=True)
+    rows, which = np.unique(row, return_inverse=True)
     data = block.data(spill, rules, rows if len(rows) else np.zeros(1, np.int64))
     if not rules.labelling.at_tokens:
-        return FoundPlaces(z, label, data, own, row)
+        return FoundPlaces(z, label, data, which, row)
     place_in_block = (np.cumsum(lengths) - lengths)[row] + position
-    return FoundPlaces(z, label, data, data.offsets[own] + position, place_in_block)
+    return FoundPlaces(z, label, data, data.offsets[which] + position, place_in_block)
 
 
 def held(spill: Spill, name: str, block: Block, rules: Rules, points: str, wanted: Floats) -> None:

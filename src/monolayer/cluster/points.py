@@ -31,10 +31,10 @@ def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw
     data = block.data(spill, rules)
     encoded = Encoded(draw, rules.tokens(data))
     points = contextual_points(encoded, rules.target(rules.places(data)))
-    given = block.labels(spill, rules, data)
-    label = np.empty(given.shape, given.dtype)
+    labels = block.labels(spill, rules, data)
+    label = np.empty(labels.shape, labels.dtype)
     for part in slices(len(label)):
-        label[part] = given.take(points.order[part], axis=0)
+        label[part] = labels.take(points.order[part], axis=0)
     inner = np.searchsorted(points.z, splitters, side="left")
     bounds = np.concatenate([[0], inner, [len(points.z)]])
     columns = [points.z, label, points.order.astype(np.int32, copy=False)]

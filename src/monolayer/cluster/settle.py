@@ -67,14 +67,14 @@ def odd(spill: Spill, name: str, share: int, shares: int, pieces: list[tuple[str
     Writes the count `odd`, and `shown`, the first two places that contradict each other.
     """
     key, size = 2 + rules.labelling.at_tokens * (1 + rules.positions), max(1, rules.reals)
-    held = [np.zeros((key + size + 1, 0), dtype=np.uint64)]
+    halves = [np.zeros((key + size + 1, 0), dtype=np.uint64)]
     bounds = np.array([at * 2**64 // shares for at in range(share, share + 2) if at < shares], dtype=np.uint64)
     for piece, count in pieces:
         if count:
             columns = np.memmap(spill.numbers(piece), np.uint64, "r", shape=(key + size + 1, count))
             begin, *end = np.searchsorted(columns[0], bounds).tolist()
-            held.append(np.array(columns[:, slice(begin, *end) if end else slice(begin, None)]))
-    rows = np.concatenate(held, axis=1)
+            halves.append(np.array(columns[:, slice(begin, *end) if end else slice(begin, None)]))
+    rows = np.concatenate(halves, axis=1)
     rows = rows[:, np.lexsort(rows[::-1])]
     # Of each different pair of signature and label: its signature, how many places it has, and the first of them.
     start = np.flatnonzero(_new(rows[:-1]))

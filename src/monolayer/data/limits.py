@@ -86,11 +86,11 @@ def _first_hole(file: BinaryIO) -> int:
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object as a dict. Readers disagree on which value of a key that occurs twice counts, so it is refused."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         often = Counter(key for key, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"its header has the key {often!r:.80} twice")
-    return found
+    return values
 
 
 def tensor_places(start: bytes, read: Callable[[int], bytes], size: int) -> dict[str, TensorPlace]:

@@ -79,5 +79,5 @@ def are_texts(X: Given, Y: Given) -> bool:
     X, Y = array_like(X), array_like(Y)
     if not (is_list(X) and is_list(Y)) or len(X) == 0:
         return False
-    given = [row for row in Y if not is_gap(row)]
-    return len(given) > 0 and all(isinstance(row, str) for row in (*X, *given))
+    labelled = [row for row in Y if not is_gap(row)]
+    return len(labelled) > 0 and all(isinstance(row, str) for row in (*X, *labelled))

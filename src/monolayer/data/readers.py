@@ -340,9 +340,9 @@ def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: 
     """
     # A line that starts with # is a comment if tabs separate the columns, and a token if spaces do. So the first lines
     # are held back until one of them shows which it is.
-    held, tabs = list[tuple[int, str]](), universal
+    numbered, tabs = list[tuple[int, str]](), universal
     for line in lines:
-        held.append((lines.number, line))
+        numbered.append((lines.number, line))
         tabs = universal or "\t" in line
         if tabs or not (line.isspace() or line.startswith(("#", "-DOCSTART-"))):
             break
@@ -357,7 +357,7 @@ def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: 
         tokens.clear()
         labels.clear()
 
-    for number, line in chain(held, ((lines.number, line) for line in lines)):
+    for number, line in chain(numbered, ((lines.number, line) for line in lines)):
         if not line.strip(" \t\r\n") or line.startswith("-DOCSTART-"):
             end()
             continue

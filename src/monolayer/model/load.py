@@ -104,8 +104,8 @@ def model_from(config: Config, names: JsonFields, tensors: dict[str, Tensor], me
         return embedding(tensors[f"{prefix}.weight"])
 
     def under(prefix: str) -> dict[str, Tensor]:
-        own = f"{prefix}."
-        return {name.removeprefix(own): tensor for name, tensor in tensors.items() if name.startswith(own)}
+        start = f"{prefix}."
+        return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
 
     grid, summary = config["grid"], config["summary"]
     card = Card(

@@ -106,14 +106,14 @@ class Monolayer(Parts):
         """
         if isinstance(X, str | int):
             return self.predict([X], path=path, strict=strict, unknown=unknown)[0]
-        told = tells_unknown(self.card.fingerprint, strict, unknown)
+        recognizes = tells_unknown(self.card.fingerprint, strict, unknown)
         if unknown is not REFUSE:
-            return self._answers_or(unknown, X, lengths, path, told)
-        there = lengths is None and path != "dense" and not told and type(self) is Monolayer
+            return self._answers_or(unknown, X, lengths, path, recognizes)
+        there = lengths is None and path != "dense" and not recognizes and type(self) is Monolayer
         labels_of_tensor = labels_there(self, X) if there and elsewhere(X) else None
         if labels_of_tensor is not None:
             return labels_of_tensor
-        data = self._known(X, lengths) if told else self.encode(X, lengths=lengths)
+        data = self._known(X, lengths) if recognizes else self.encode(X, lengths=lengths)
         labels = self.card.shaped(self.card.decode(self.labels(data, path=path)), data, X, lengths)
         # Names, and rows of different lengths, stay what they are.
         numbers = isinstance(labels, np.ndarray) and labels.dtype != object

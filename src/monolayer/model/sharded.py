@@ -136,34 +136,34 @@ def check_index(index: JsonObject, files: dict[str, object]) -> dict[str, NamedA
     names = shard_names(len(files))
     if sorted(files) != names:
         raise ModelFileError(f"the files of weights must be {names[0]} to {names[-1]}")
-    held = {name: views(files[name], name) for name in names}
-    where = {tensor: name for name, tensors in held.items() for tensor in tensors}
-    size = sum(tensor.nbytes for tensors in held.values() for tensor in tensors.values())
+    by_file = {name: views(files[name], name) for name in names}
+    where = {tensor: name for name, tensors in by_file.items() for tensor in tensors}
+    size = sum(tensor.nbytes for tensors in by_file.values() for tensor in tensors.values())
     if index != {"metadata": {"total_size": size}, "weight_map": where}:
         raise ModelFileError(f"{INDEX_FILE} does not say what {names[0]} and the others hold")
-    return held
+    return by_file
 
 
 def joined_tensors(index: JsonObject, files: dict[str, object]) -> NamedArrays:
     """All tensors, in memory of their own. `files`: contents by name, all of those that the index names."""
-    held = check_index(index, files)
-    names = list(held)
+    tensors = check_index(index, files)
+    names = list(tensors)
     parts = []
     for number, name in enumerate(names[1:], 1):
         keys = {f"{key}.{number}": key for key in SPLIT}
-        if set(held[name]) != set(keys):
+        if set(tensors[name]) != set(keys):
             raise ModelFileError(f"{name} must hold {', '.join(keys)} and nothing else")
-        sizes = {tensor.shape[-1:] for tensor in held[name].values()}
+        sizes = {tensor.shape[-1:] for tensor in tensors[name].values()}
         if len(sizes) > 1 and name != names[-1]:
             raise ModelFileError(f"{name} must hold as many numbers of each of {', '.join(keys)}")
-        parts.append({keys[key]: tensor for key, tensor in held[name].items()})
+        parts.append({keys[key]: tensor for key, tensor in tensors[name].items()})
         if parts[-1][SPLIT[0]].dtype != FLOAT64.stored:
             raise ModelFileError(f"{SPLIT[0]}.{number} in {name} must be F64")
-    twice = set(held[names[0]]) & set(SPLIT)
+    twice = set(tensors[names[0]]) & set(SPLIT)
     if twice:
         raise ModelFileError(f"{names[0]} holds {', '.join(sorted(twice))}, whose parts are in the other files")
     steps = {key: _joined([part[key] for part in parts]) for key in parts[0]}
-    return {name: _as_numbers(tensor).copy() for name, tensor in held[names[0]].items()} | steps
+    return {name: _as_numbers(tensor).copy() for name, tensor in tensors[names[0]].items()} | steps
 
 
 def _joined(parts: list[Array]) -> Floats:

@@ -265,11 +265,11 @@ class Uniform(nn.Module):
             Z = self.attention(Z, torch.ones(1, 1, self.length, dtype=torch.bool, device=Z.device))
         else:
             Z[..., -self.rank :] = Z[..., : self.rank].mean(dim=1, keepdim=True)
-        sums, own = self.length * Z[..., -self.rank :], Z[..., : self.rank]
+        sums, token_itself = self.length * Z[..., -self.rank :], Z[..., : self.rank]
         if self.positions:
             every = self._in_order(x, sums)
             return torch.stack([interpolate(every[:, k], k) for k in range(self.length)], dim=1)
-        flat = torch.cat([x, self._others(sums - own, dense)], dim=-1).flatten(0, 1)
+        flat = torch.cat([x, self._others(sums - token_itself, dense)], dim=-1).flatten(0, 1)
         return interpolate(flat).view(*x.shape[:2], -1)
 
     def _shown(self, x: Tensor, dense: bool) -> Tensor:

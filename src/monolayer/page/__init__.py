@@ -30,8 +30,8 @@ def page(
     if model is None:
         start = _page_file("build.js") + _page_file("builder.js")
         return _filled_page(title, doing="built and running", builder=_page_file("builder.html"), start=start)
-    given = model_json(load_monolayer(model), data, verdict)
-    text = json.dumps(given, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    content = model_json(load_monolayer(model), data, verdict)
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # Inside a script element only "</" and "<!--" could end or confuse it; JSON reads \u003c as "<".
     stored = '<script type="application/json" id="model">' + text.replace("<", "\\u003c") + "</script>"
     start = 'view.load(JSON.parse(document.getElementById("model").textContent));'

@@ -96,7 +96,7 @@ def _places_of_text(model: Monolayer, script: Script) -> Sequences:
 
 def _examples(model: Monolayer, data: Sequences | None, known: Ints) -> dict[str, object]:
     """Tokens as rows of the page's own table, with the labels of the data where they are `given`, else the model's."""
-    card, given = model.card, False
+    card, with_labels = model.card, False
     if data is None and card.script is not None:
         data = _places_of_text(model, card.script)
     data = stored_keys(model) if data is None else data
@@ -108,11 +108,13 @@ def _examples(model: Monolayer, data: Sequences | None, known: Ints) -> dict[str
         rows = np.unique(np.linspace(0, len(data) - 1, min(EXAMPLES, len(data))).round().astype(np.int64))
         some = model.encode(data).select(rows)
         # Labels can be shown next to the model's own only if they are of the same kind.
-        given = some.labels is not None and some.labels.labelling is card.labelling and some.labels.classes is not None
-    answers: Any = some.named_labels() if given else card.decode(model.labels(some))
+        with_labels = (
+            some.labels is not None and some.labels.labelling is card.labelling and some.labels.classes is not None
+        )
+    answers: Any = some.named_labels() if with_labels else card.decode(model.labels(some))
     named = [None if name is None else str(name) for name in answers.tolist()]
     check_utf8("label", filter(None, named))
     cuts = pairwise(some.offsets.tolist())
     labels = [named[start:end] for start, end in cuts] if card.labelling.at_tokens else named
     tokens = some.split(np.searchsorted(known, some.tokens))
-    return {"given": given, "tokens": [row.tolist() for row in tokens], "labels": labels}
+    return {"given": with_labels, "tokens": [row.tolist() for row in tokens], "labels": labels}

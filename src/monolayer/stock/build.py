@@ -186,9 +186,9 @@ def manner_of(kind: StockKind) -> Manner:
 
 def check_settled(options: Mapping[str, object]) -> None:
     """Refuse options that were given although a draw has settled them, whatever their value."""
-    given = [name for name, value in options.items() if value is not None and value is not False]
-    if given:
-        raise DataError(f"draw= decides {' and '.join(given)}: leave {'it' if len(given) == 1 else 'them'} out")
+    chosen = [name for name, value in options.items() if value is not None and value is not False]
+    if chosen:
+        raise DataError(f"draw= decides {' and '.join(chosen)}: leave {'it' if len(chosen) == 1 else 'them'} out")
 
 
 def adopt(model: StockModel, data: Sequences) -> Sequences:

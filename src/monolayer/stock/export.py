@@ -79,8 +79,8 @@ def export(
                 "an ONNX file holds one part of a model, for verifiers: to='onnx', part='readout'. The whole network "
                 "goes into a stock folder: to='bert', onnx=True"
             )
-        given = {"X": X is not None, "storage": storage is not None, "onnx": onnx, **dict.fromkeys(options, True)}
-        if more := [name for name, value in given.items() if value]:
+        chosen = {"X": X is not None, "storage": storage is not None, "onnx": onnx, **dict.fromkeys(options, True)}
+        if more := [name for name, value in chosen.items() if value]:
             raise DataError(f"the readout is written as it is: leave {', '.join(more)} out")
         return write_readout(load_monolayer(model), folder, overwrite=overwrite)
     kind = architecture_named(to)

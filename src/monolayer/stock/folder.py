@@ -161,16 +161,16 @@ class StockModel:
         """
         if isinstance(X, str | int):
             return self.predict([X], strict=strict, unknown=unknown)[0]
-        told = strict is not False and (bool(strict) or unknown is not REFUSE)
-        if told:
+        recognizes = strict is not False and (bool(strict) or unknown is not REFUSE)
+        if recognizes:
             self.check_tells_unknown()
         if unknown is not REFUSE:
-            return self._answers_or(unknown, X, lengths, told)
+            return self._answers_or(unknown, X, lengths, recognizes)
         data = self.encode(X, lengths=lengths)
         if self.draw.prompts:
             return np.array(self.answers(data), dtype=object)
         labels = self.labels(data)
-        if told and not self.known(labels).all():
+        if recognizes and not self.known(labels).all():
             place = int(self.known(labels).argmin())
             where = self.card.labelling.describe(data, place)
             raise DataError(f"{where} is not in the data of this folder: it is answered {self.draw.unknown!r}")

@@ -72,13 +72,13 @@ class ExactHead:
 
 def exact_heads(weights: AttentionWeights, queries: Floats, *sequences: Floats) -> list[list[ExactHead]]:
     """Every head on every sequence `(n, d)`, for query tokens `(q, d)`: `[head][sequence]`."""
-    (asked, power), tokens, found = exact(queries.T), [exact(Z.T) for Z in sequences], []
+    (asked, power), tokens, heads = exact(queries.T), [exact(Z.T) for Z in sequences], []
     for head in weights.heads:
         W_Q, W_K, W_V, W_O = (exact(matrix) for matrix in head)
         query, score, value = W_Q[0] * asked, W_K[1] + W_Q[1] + power, W_O[1] + W_V[1]
         each = (((W_K[0] * Z).transpose() * query, score + e, W_O[0] * (W_V[0] * Z), value + e) for Z, e in tokens)
-        found.append([ExactHead(*parts) for parts in each])
-    return found
+        heads.append([ExactHead(*parts) for parts in each])
+    return heads
 
 
 @dataclass(frozen=True, eq=False)

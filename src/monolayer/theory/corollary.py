@@ -123,10 +123,10 @@ def task_of(data: Sequences, scale: Scale, seed: int = 0) -> Task:
     """The different points of `data` with their labels, and the head of Theorem 2 with the β of `scale`."""
     if data.vocabulary is not None:
         data = on_a_line(data)
-    found, labels = separation(data), data.labels
-    if found.broken:
-        raise DataError(f"the hypotheses of Theorem 2 do not hold: {'; '.join(found.broken)}")
-    if found.vocabulary < 2:
+    measured, labels = separation(data), data.labels
+    if measured.broken:
+        raise DataError(f"the hypotheses of Theorem 2 do not hold: {'; '.join(measured.broken)}")
+    if measured.vocabulary < 2:
         raise DataError("there is one token only: nothing to separate")
     if labels is None or not labels.labelling.at_tokens or labels.place is not None:
         raise DataError("give one label per token, to every token")
@@ -141,8 +141,8 @@ def task_of(data: Sequences, scale: Scale, seed: int = 0) -> Task:
     direction = good_direction(vocabulary, seed=seed)
     if direction.gap == 0.0:
         raise DataError("vᵀ has one value at two tokens; another seed draws another direction")
-    r_min, r_max, epsilon = strict = found.strict()
-    n, (size, d) = found.longest, vocabulary.shape
+    r_min, r_max, epsilon = strict = measured.strict()
+    n, (size, d) = measured.longest, vocabulary.shape
     head = PaperHead(data, vocabulary, rows, direction.v, strict)
     with precision(64):
         if scale == "paper":

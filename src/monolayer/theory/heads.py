@@ -120,7 +120,7 @@ def contraction(length: int, boxes: PieceCounts | None = None) -> float:
     It is the largest norm of `I − G F'` over the domain of `least_slope`, for the norm `max(|q|, |r|/2)`, in which the
     iteration, cut to the domain, brings any two points closer by this factor.
     """
-    (g, a, b), found = GAINS[length], 0.0
+    (g, a, b), largest = GAINS[length], 0.0
     pieces = PieceCounts(*BOXES[length]) if boxes is None else boxes
     for x, slope in _jacobians(length, pieces, HEAD_TEMPERATURES[length][-1]):
         first = 1 - g * slope.first - a * x * slope.last_by_q
@@ -130,8 +130,8 @@ def contraction(length: int, boxes: PieceCounts | None = None) -> float:
         norms = [abs(first) + 2 * abs(first_by_r)]
         if length == 4:
             norms.append(abs(last_by_q) / 2 + abs(last))
-        found = max(found, *(math.nextafter(float(norm.upper()), math.inf) for norm in norms))
-    return found
+        largest = max(largest, *(math.nextafter(float(norm.upper()), math.inf) for norm in norms))
+    return largest
 
 
 def _jacobians(length: int, boxes: PieceCounts, lam: float) -> Iterator[tuple[Ball, Jacobian]]:
@@ -157,8 +157,8 @@ def _smallest_eigenvalue(matrix: Jacobian, length: int) -> float:
         return math.nextafter(float(matrix.first.lower()), -math.inf)
     across = (matrix.first_by_r + matrix.last_by_q) / 2
     half_sum, half_difference = (matrix.first + matrix.last) / 2, (matrix.first - matrix.last) / 2
-    found = half_sum - (half_difference**2 + across**2).sqrt()
-    return math.nextafter(float(found.lower()), -math.inf)
+    eigenvalue = half_sum - (half_difference**2 + across**2).sqrt()
+    return math.nextafter(float(eigenvalue.lower()), -math.inf)
 
 
 def _pieces(low: Ball, high: Ball, count: int) -> list[Ball]:

@@ -40,12 +40,12 @@ def least_left_by_one(K: float) -> float:
 def wave_vectors(length: int, heads: int) -> Floats:
     """The waves as `cos 2πK Σ_{l,i} w_{l,i} x_{l,i}`: `w` `(R, n − 1, H + 1)`, `R = (H + 1)(n − 1)(n − 2)`."""
     others, used = length - 1, heads + 1
-    found = []
+    waves = []
     for i, (a, b) in itertools.product(range(used), itertools.permutations(range(others), 2)):
         w = np.zeros((others, used))
         w[a, i], w[b, i] = 1.0, -(i + 2.0)
-        found.append(w)
-    return np.array(found)
+        waves.append(w)
+    return np.array(waves)
 
 
 def unseen_direction(gradients: Floats) -> Floats:
@@ -53,9 +53,9 @@ def unseen_direction(gradients: Floats) -> Floats:
     heads, dim = gradients.shape
     if dim < heads + 1:
         raise DataError(f"{heads} heads may score along all of {dim} coordinates: {heads + 1} or more are needed")
-    found = np.zeros(dim)
-    found[: heads + 1] = np.linalg.svd(gradients[:, : heads + 1])[2][-1]
-    return found
+    direction = np.zeros(dim)
+    direction[: heads + 1] = np.linalg.svd(gradients[:, : heads + 1])[2][-1]
+    return direction
 
 
 def unseen_motion(weights: Floats) -> Floats:

@@ -62,15 +62,15 @@ class Head:
         values = [_dot(self.value.right, row) for row in rows]
         along = _dot(a, self.out.left) * _dot(self.out.right, self.value.left)
         powers: dict[tuple[int, int], Ball] = {}
-        found = []
+        contexts = []
         for token, context in points:
             for other in context:
                 if (token, other) not in powers:
                     powers[token, other] = (asked[token] * keys[other]).exp()
             weights = [powers[token, other] for other in context]
             average = _dot(weights, [values[other] for other in context]) / sum(weights, arb(0))
-            found.append(_dot(a, rows[token]) + along * average)
-        return found
+            contexts.append(_dot(a, rows[token]) + along * average)
+        return contexts
 
 
 def paper_head(direction: Floats, beta: Ball, weight: Ball, size: int) -> Head:
@@ -109,7 +109,7 @@ class Readout:
 
     def answers(self, ids: Sequence[Ball]) -> list[Ball]:
         """`Σ_j c_j relu(z − b_j)` at each of `ids`, whose midpoints rise, enclosed: one pass over neurons and ids."""
-        found, j = [], 0
+        labels, j = [], 0
         slope, shift = arb(0), arb(0)  # of the neurons that are certainly on
         for z in ids:
             while j < len(self.bias) and z > self.bias[j]:
@@ -120,8 +120,8 @@ class Readout:
             while i < len(self.bias) and not z < self.bias[i]:  # may be on or off
                 answer += self.weight[i] * (z - self.bias[i]).max(arb(0))
                 i += 1
-            found.append(answer)
-        return found
+            labels.append(answer)
+        return labels
 
 
 @dataclass(frozen=True)

@@ -75,11 +75,11 @@ class Rounding:
 
     def __call__(self, x: Fraction) -> Fraction:
         """What the block makes of `x` in [0, 1]."""
-        found = Fraction(self.grid[0])
+        label = Fraction(self.grid[0])
         for border, (before, after) in zip(self.borders, itertools.pairwise(self.grid), strict=True):
             t = Fraction(self.slope) * (x - Fraction(border))
-            found += (Fraction(after) - Fraction(before)) * (max(t, Fraction(0)) - max(t - 1, Fraction(0)))
-        return found
+            label += (Fraction(after) - Fraction(before)) * (max(t, Fraction(0)) - max(t - 1, Fraction(0)))
+        return label
 
     def cell(self, x: Floats) -> tuple[Ints, Bools]:
         """The cells of numbers in [0, 1], and whether each is on a ramp."""
@@ -157,8 +157,8 @@ Answers = dict[tuple[int, tuple[int, ...]], Floats]
 
 def _values(f: Callable[[Floats], Floats], X: Floats) -> Floats:
     """The values of `f` as `(B, n, m)`."""
-    found = np.asarray(f(X), dtype=np.float64)
-    return found[..., None] if found.ndim == 2 else found
+    values = np.asarray(f(X), dtype=np.float64)
+    return values[..., None] if values.ndim == 2 else values
 
 
 def _answers(task: Task, proof: Proof, everywhere: Ints, grid: Floats) -> Answers:

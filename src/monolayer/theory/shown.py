@@ -90,9 +90,9 @@ def as_latex(result: Tabular) -> str:
 def latex(text: str) -> str:
     """Text for LaTeX: formulas between dollar signs, and what LaTeX would obey escaped."""
     text, parts, end = visible(text), [], 0
-    for found in _FORMULA.finditer(text):
-        parts += [_escaped(text[end : found.start()]), f"${_formula(found[0])}$"]
-        end = found.end()
+    for formula in _FORMULA.finditer(text):
+        parts += [_escaped(text[end : formula.start()]), f"${_formula(formula[0])}$"]
+        end = formula.end()
     return "".join([*parts, _escaped(text[end:])])
 
 

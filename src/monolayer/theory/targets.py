@@ -148,8 +148,8 @@ def distance_to_nearest(X: Floats) -> Floats:
     by no more than what it is the minimum of.
     """
     apart = np.sqrt(np.square(X[:, None, :, :] - X[:, :, None, :]).sum(axis=3))
-    own = np.arange(X.shape[1])
-    apart[:, own, own] = np.inf
+    each = np.arange(X.shape[1])
+    apart[:, each, each] = np.inf
     return np.asarray(apart.min(axis=2))
 
 

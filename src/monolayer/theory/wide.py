@@ -80,10 +80,10 @@ class WideNetwork:
         keys, codes = (np.array(table, dtype=object) for table in (self.keys, self.codes))
         mean = [Fraction(total, self.length) for total in keys[X].sum(axis=1)]
         u = codes[X] + np.array([int(self.length * each) for each in mean], dtype=object)[:, None]
-        found = self._run(u.ravel() * unit, times, unit)
-        if (found % unit != 0).any():
+        readout = self._run(u.ravel() * unit, times, unit)
+        if (readout % unit != 0).any():
             raise ArithmeticError("an answer is not whole")
-        labels: Ints = (found // unit).astype(np.int64).reshape(X.shape)
+        labels: Ints = (readout // unit).astype(np.int64).reshape(X.shape)
         return labels
 
     def predict_in_floats(self, X: ArrayLike) -> Ints:
@@ -91,8 +91,8 @@ class WideNetwork:
         X = np.asarray(X, dtype=np.int64)
         keys, codes = (np.array(table, dtype=np.float64) for table in (self.keys, self.codes))
         u = codes[X] + (self.length * keys[X].mean(axis=1))[:, None]
-        found = self._run(u.ravel(), lambda weight, value: float(weight) * value, 1.0)
-        labels: Ints = np.round(found).astype(np.int64).reshape(X.shape)
+        readout = self._run(u.ravel(), lambda weight, value: float(weight) * value, 1.0)
+        labels: Ints = np.round(readout).astype(np.int64).reshape(X.shape)
         return labels
 
     def _run(self, u: Any, times: Callable[[Fraction | int, Any], Any], one: Any) -> Any:
@@ -179,11 +179,11 @@ class _Builder:
 
     def expanded(self, row: Row) -> Row:
         """A form of the stream as one of the last layer."""
-        found: Row = {}
+        terms: Row = {}
         for name, weight in row.items():
             for inner, factor in ({"1": 1} if name == "1" else self.forms.get(name, {})).items():
-                found[inner] = found.get(inner, 0) + weight * factor
-        return {name: weight for name, weight in found.items() if weight != 0}
+                terms[inner] = terms.get(inner, 0) + weight * factor
+        return {name: weight for name, weight in terms.items() if weight != 0}
 
     def become(self, **rows: Row) -> None:
         """Numbers of the stream become these forms of it, all at once."""

@@ -69,8 +69,8 @@ class Head:
         """Unit vectors `(n, D)` in the direction of the part of written rows that norms see."""
         seen = self.seen(rows)
         length = _row_lengths(seen)[:, None]
-        found: Floats = np.divide(seen, length, out=np.zeros_like(seen), where=length > 0.0)
-        return found
+        unit_rows: Floats = np.divide(seen, length, out=np.zeros_like(seen), where=length > 0.0)
+        return unit_rows
 
     def judge(self, rows: Floats, tokens: Ints, share: Floats, D: int) -> Said:
         """Judge whether the answers at states along written rows `(n, D)` are `tokens` `(n,)`.
@@ -79,7 +79,7 @@ class Head:
         """
         count = len(rows)
         right, wrong = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
-        got = np.zeros(count, np.int64)
+        answer = np.zeros(count, np.int64)
         step = max(1, HEAD_PRODUCTS_AT_ONCE // self.head.shape[0])
         for start in range(0, count, step):
             some = slice(start, start + step)
@@ -88,7 +88,7 @@ class Head:
             for words, part in self.head.blocks():
                 logits[:, words] = normed @ part.T
             own, line = tokens[some], np.arange(len(logits))
-            got[some] = logits.argmax(axis=1)
+            answer[some] = logits.argmax(axis=1)
             mine = logits[line, own]
             moved = np.sqrt(D) * share[some]
             length = _row_lengths(normed) + moved * self.gain + self.shift
@@ -100,7 +100,7 @@ class Head:
             right[some] = fits & (gap > doubt).all(axis=1)
             gap[line, own] = 0.0
             wrong[some] = fits & (-gap > doubt).any(axis=1)
-        return Said(right, wrong, got)
+        return Said(right, wrong, answer)
 
     def _doubt(self, logits: Floats, own: Ints, moved: Floats, length: Floats, D: int) -> Floats:
         """How far evaluations of `logits[:, own] - logits` may be off (A5).
@@ -118,8 +118,8 @@ class Head:
         each = moved[:, None] * self.gain + summed + 2.0 * unit * length + 4.0 * lost * np.sqrt(D)
         doubt += 1.1 * unit * each * size
         mine = np.abs(logits[np.arange(len(logits)), own])[:, None]
-        found: Floats = (1.0 + 2.0 * unit) * doubt + unit * (np.abs(logits) + mine)
-        return found
+        total: Floats = (1.0 + 2.0 * unit) * doubt + unit * (np.abs(logits) + mine)
+        return total
 
 
 class Written(NamedTuple):
@@ -161,19 +161,19 @@ def judge_at_longest(found: AttachedFolder, caps: Caps, near: Near, asked: Ints,
     caps that are returned have the L which the judgement is about.
     """
     head = Head(found)
-    right, wrong, got = _judge_answers(found, caps, near, head, asked, tokens)
+    right, wrong, answer = _judge_answers(found, caps, near, head, asked, tokens)
     measured = found.manifest.longest
     least = caps.state if measured is None else max(SHORTEST, LONGER * measured)
     left, shorter = np.flatnonzero(~right & ~wrong), caps.state / 2.0
     left = left[~near.spoilt[asked[left]]]  # where other keys are too near, tokens are undecided at every L
     while len(left) and shorter >= least:
-        said = _judge_answers(found, replace(caps, state=shorter), near, head, asked[left], tokens[left])
-        if (said.right | said.wrong).any():
+        judged = _judge_answers(found, replace(caps, state=shorter), near, head, asked[left], tokens[left])
+        if (judged.right | judged.wrong).any():
             caps = replace(caps, state=shorter)
-            right[left], wrong[left] = said.right, said.wrong
-            left = left[~said.right & ~said.wrong]
+            right[left], wrong[left] = judged.right, judged.wrong
+            left = left[~judged.right & ~judged.wrong]
         shorter /= 2.0
-    return caps, Said(right, wrong, got)
+    return caps, Said(right, wrong, answer)
 
 
 def judge_answers(found: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> Said:
@@ -198,8 +198,8 @@ def _judge_answers(found: AttachedFolder, caps: Caps, near: Near, head: Head, as
 
 
 def _row_lengths(rows: Floats) -> Floats:
-    found: Floats = np.sqrt((rows * rows).sum(axis=1))
-    return found
+    lengths: Floats = np.sqrt((rows * rows).sum(axis=1))
+    return lengths
 
 
 def _answered_to(found: AttachedFolder, caps: Caps, head: Head, first: Ints, share: Floats) -> Bools:

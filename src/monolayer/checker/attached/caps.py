@@ -90,14 +90,14 @@ class Caps:
     @property
     def radii(self) -> Floats:
         """ρ of each neuron `(N,)`, which its steepness says: α = T/ρ."""
-        found: Floats = self.response / self.alpha
-        return found
+        radius: Floats = self.response / self.alpha
+        return radius
 
     @property
     def turned(self) -> Floats:
         """The half-angles ψ `(N,)` of the caps."""
-        found: Floats = np.minimum(_arccos(self.wanted / self.longest), _arccos(1.0 - self.fmt.turned(self.radii)))
-        return found
+        angle: Floats = np.minimum(_arccos(self.wanted / self.longest), _arccos(1.0 - self.fmt.turned(self.radii)))
+        return angle
 
     @property
     def inner(self) -> Around:
@@ -119,8 +119,8 @@ class Caps:
 
 
 def _arccos(cosines: Floats) -> Floats:
-    found: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
-    return found
+    angle: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
+    return angle
 
 
 def _wide_level(fmt: HostFormat, T: float, err: Floats, floor: float) -> Floats:

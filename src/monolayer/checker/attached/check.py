@@ -114,14 +114,14 @@ def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: 
         raise UnhandledError(f"the tokenizer gives id {most}, and the host has {found.host.vocabulary:,} tokens")
     asked, unknown = _asked(found.manifest, facts)
     points = sum(len(fact.answer) for fact in facts)
-    caps, said = judge_at_longest(found, caps, near, asked.neuron, asked.token)
+    caps, judged = judge_at_longest(found, caps, near, asked.neuron, asked.token)
     claim = _claim(found, caps, near, points, _stopped(found, facts))
     question = replace(question, claim=claim, points=points, longest=caps.state)
     question = replace(question, radius=caps.radius, measured=measured(found.manifest, caps), notes=_notes(found))
     missing = sum(len(fact.answer) for fact, _ in unknown)
-    unsure = int((~said.right & ~said.wrong).sum()) + missing
-    findings = _findings(found, data, near, asked, said, unknown)
-    decided = question.decided(int(said.wrong.sum()), unsure, findings, REASONS)
+    unsure = int((~judged.right & ~judged.wrong).sum()) + missing
+    findings = _findings(found, data, near, asked, judged, unknown)
+    decided = question.decided(int(judged.wrong.sum()), unsure, findings, REASONS)
     changed = found.rewritten()
     if decided and changed is not None:
         why = f"{changed} was changed after every fact was tested: the measurements are about other weights"
@@ -133,7 +133,7 @@ def _near_short(caps: Caps, neighbours: Near) -> str:
     """In a short format, how near to a key answers are claimed, in words."""
     turns, fmt = caps.fmt.turned(caps.radii), caps.fmt
     least, most = (below(float(np.min(turns, initial=np.inf))), below(float(np.max(turns, initial=0.0))))
-    said = (
+    sentence = (
         NEAR_SHORT.format(turn=least)
         if least == most
         else NEAR_SHORT.format(turn="ρ/2") + NEAR_OWN.format(least=least, most=most)
@@ -141,8 +141,8 @@ def _near_short(caps: Caps, neighbours: Near) -> str:
     count = int(neighbours.guarded.sum())
     if count:
         inner = {"turn": below(fmt.core, exact=True), "near": below(fmt.near * caps.response, exact=True)}
-        said += NEAR_GUARDED.format(count=plural(count, "neuron"), **inner)
-    return said
+        sentence += NEAR_GUARDED.format(count=plural(count, "neuron"), **inner)
+    return sentence
 
 
 def _stopped(found: AttachedFolder, facts: list[FactIds]) -> str | None:
@@ -196,9 +196,9 @@ def _check_copies(found: AttachedFolder) -> None:
     """Refuse a folder that lists one fact twice with different neurons, because one of the two may be another fact."""
     first: dict[str, slice] = {}
     for fact, start in zip(found.manifest.facts, found.manifest.starts(), strict=True):
-        own = slice(start, start + fact.places)
-        known = first.setdefault(fact.fact, own)
-        if not all(np.array_equal(part[known], part[own]) for part in (found.reads, found.bias, found.writes)):
+        span = slice(start, start + fact.places)
+        known = first.setdefault(fact.fact, span)
+        if not all(np.array_equal(part[known], part[span]) for part in (found.reads, found.bias, found.writes)):
             raise UnhandledError("it lists one fact twice, with different neurons: one of them may be another fact")
 
 
@@ -234,13 +234,13 @@ def _findings(
     for which, kind in ((said.wrong, "wrong"), (~said.right & ~said.wrong, "unsure")):
         for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
             fact, place = asked.facts[point], int(asked.place[point])
-            wanted, got = (name(int(each)) for each in (asked.token[point], said.got[point]))
+            wanted, answered = (name(int(each)) for each in (asked.token[point], said.got[point]))
             other = near.by.get(int(asked.neuron[point]))
             why = "according to the stored weights" if kind == "wrong" else DOUBT
             why += "" if other is None else f" (neuron {other})"
             why += f", in template {fact.template}" if several else ""
             prompt = data.texts(fact.row)[0]
-            yield Finding("wrong" if kind == "wrong" else "unsure", fact.row, place, prompt, wanted, got, why)
+            yield Finding("wrong" if kind == "wrong" else "unsure", fact.row, place, prompt, wanted, answered, why)
     endings = Endings(found.opened.content[TOKENIZER], found.manifest)
     for fact, why in unknown[:MOST_FINDINGS]:
         prompt, answer = data.texts(fact.row)
@@ -279,11 +279,11 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
         enough = f"each within the cap of its own neuron, which covers {below(caps.half)} or more"
     elif max(moved) > caps.half:
         enough = f"which is more than the {below(caps.half)} that the proof covers, though every answer was returned"
-    said = (
+    sentence = (
         f"{FILE} says that, when facts were attached, the host's states at their places were within "
         f"{above(max(moved))} of their keys, {enough}: with eager and sdpa attention, padded on the left ({where})"
     )
-    return (said, *_measured_short(by, caps), *left, *_measured_length(manifest, caps))
+    return (sentence, *_measured_short(by, caps), *left, *_measured_length(manifest, caps))
 
 
 def _measured_short(by: Mapping[str, object], caps: Caps) -> tuple[str, ...]:
@@ -325,8 +325,8 @@ def _notes(found: AttachedFolder) -> tuple[str, ...]:
             f"proved); on a GPU layers with biases run in other kernels, and last bits differ everywhere.{cut}"
         )
     if found.anew:
-        said = ", ".join(f"{name} ({how})" for name, how in found.anew.items())
-        notes.append(f"beside the weights, files are not those of the host, and mean the same: {said}")
+        listed = ", ".join(f"{name} ({how})" for name, how in found.anew.items())
+        notes.append(f"beside the weights, files are not those of the host, and mean the same: {listed}")
     return tuple(notes)
 
 

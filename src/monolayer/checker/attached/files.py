@@ -52,8 +52,8 @@ class AttachedFolder:
         files = {
             name: hashlib.sha256(self.opened.content[name]).hexdigest() for name in self.opened.content if _small(name)
         }
-        said = json.dumps([files, dict(sorted(self.digests.items()))], sort_keys=True)
-        return hashlib.sha256(said.encode()).hexdigest()
+        digests = json.dumps([files, dict(sorted(self.digests.items()))], sort_keys=True)
+        return hashlib.sha256(digests.encode()).hexdigest()
 
     def changed(self) -> str | None:
         """What was changed in the host after facts were attached, in words; None if nothing was."""
@@ -144,7 +144,7 @@ class NeuronRows(NamedTuple):
 
 def _neuron_rows(host: Host, opened: TensorFolder, manifest: Manifest, blocks: int) -> NeuronRows:
     """The rows of all neurons, after checking that every other number of the appended blocks is what it must be."""
-    found: dict[str, list[Floats]] = {"W_1": [], "b_1": [], "W_2": []}
+    rows: dict[str, list[Floats]] = {"W_1": [], "b_1": [], "W_2": []}
     rest = set(opened) - set(manifest.tensors)
     for number in range(blocks):
         start = host.layer(host.layers + number)
@@ -159,7 +159,7 @@ def _neuron_rows(host: Host, opened: TensorFolder, manifest: Manifest, blocks: i
                 if not ((numbers[:used] == 1.0).all() and not numbers[used:].any()):
                     raise UnhandledError(f"{start}{name} is not 1 for the neurons in use and 0 for others")
             else:
-                found[role].append(numbers.T if host.kind.is_turned(role) else numbers)
+                rows[role].append(numbers.T if host.kind.is_turned(role) else numbers)
     for name, size in host.added_biases.items():
         rest.discard(name)
         if _tensor(opened, name, host, (size,)).any():
@@ -168,7 +168,7 @@ def _neuron_rows(host: Host, opened: TensorFolder, manifest: Manifest, blocks: i
         raise UnhandledError(f"the tensor {sorted(rest)[0]} belongs neither to the host nor to an appended block")
     D, count = host.width, manifest.neurons
     none = {"W_1": np.zeros((0, D)), "b_1": np.zeros(0), "W_2": np.zeros((0, D))}
-    whole = {role: np.concatenate([none[role], *parts]) for role, parts in found.items()}
+    whole = {role: np.concatenate([none[role], *parts]) for role, parts in rows.items()}
     if any(part[count:].any() for part in whole.values()):
         raise UnhandledError(f"a neuron that {FILE} gives to no fact is not 0")
     return NeuronRows(whole["W_1"][:count], whole["b_1"][:count], whole["W_2"][:count])

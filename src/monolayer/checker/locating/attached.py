@@ -51,10 +51,10 @@ def locate_attached(folder: TensorFolder, data: Sequences) -> Location:
     decode, name = tokenizer_of(found.opened.content[TOKENIZER]).decode, TokenNames(found.opened.content[TOKENIZER])
 
     def text(ids: tuple[int, ...]) -> str:
-        said: str = decode(list(ids), skip_special_tokens=False)
-        return said
+        words: str = decode(list(ids), skip_special_tokens=False)
+        return words
 
-    caps, said = judge_at_longest(found, caps, near, neurons, tokens)
+    caps, judged = judge_at_longest(found, caps, near, neurons, tokens)
     facts: list[Fact] = []
     for row in rows:
         whole = row.ids.prompt + row.ids.answer
@@ -65,7 +65,7 @@ def locate_attached(folder: TensorFolder, data: Sequences) -> Location:
     writes = [f"{host.layer(host.layers + block)}{host.kind.writes}.weight" for block in range(blocks)]
     return Location(
         facts,
-        _writers(found, caps, near, neurons, tokens, said),
+        _writers(found, caps, near, neurons, tokens, judged),
         tuple(Slice(name, axis=int(not host.kind.transposed)) for name in writes),
         lambda fact: _read_slices(found, int(neurons[fact])),
         None,
@@ -107,9 +107,9 @@ def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> l
             prompts.append(each[row])
             numbers.append(number)
     count = np.array([found.manifest.facts[number].places for number in numbers])
-    own = np.concatenate([starts[number] + np.arange(many) for number, many in zip(numbers, count, strict=True)])
-    said = judge_answers(found, caps, near, own, np.zeros(len(own), np.int64)).got
-    answers = np.split(said, np.cumsum(count)[:-1])
+    neurons = np.concatenate([starts[number] + np.arange(many) for number, many in zip(numbers, count, strict=True)])
+    judged = judge_answers(found, caps, near, neurons, np.zeros(len(neurons), np.int64)).got
+    answers = np.split(judged, np.cumsum(count)[:-1])
     return [
         Held(FactIds(prompt, tuple(answer.tolist()), row, data.named(row)), False, starts[number])
         for row, prompt, answer, number in zip(rows, prompts, answers, numbers, strict=True)

@@ -27,8 +27,8 @@ from monolayer.huggingface.architecture import BEGIN, UNKNOWN
 
 def locate_own(stored: Stored, data: Sequences) -> Location:
     """`locate` in a saved model of monolayer."""
-    given = data.labels is not None or bool(stored.config.get("next_token"))
-    if not given:
+    has_labels = data.labels is not None or bool(stored.config.get("next_token"))
+    if not has_labels:
         reals = None if stored.classes is not None else int(stored.config["labels"])
         data = _with_any_label(data, stored.labelling, stored.classes, reals)
     points = labelled(stored, data)
@@ -42,7 +42,7 @@ def locate_own(stored: Stored, data: Sequences) -> Location:
         )
     facts = []
     for number, place in enumerate(range(len(points)) if points.places is None else points.places.tolist()):
-        label = points.expected(number) if given else None
+        label = points.expected(number) if has_labels else None
         facts.append(_fact(data, stored.labelling, place, label))
     return Location(
         facts,
@@ -84,18 +84,20 @@ def locate_stock(net: Network, names: Names | None, data: Sequences) -> Location
             "cells, which memorize_as builds without storage='steps'"
         )
     generates = net.labelling.generates
-    given = data.labels is not None or generates
-    if not given:
+    has_labels = data.labels is not None or generates
+    if not has_labels:
         data = _with_any_label(data, net.labelling, Names(net.classes), None)
     places = places_of(net, data)
     _refuse(data, places.ids == UNKNOWN, names)
-    kinds = (data.vocabulary if generates else None, data.labels.classes if data.labels and given else None)
+    kinds = (data.vocabulary if generates else None, data.labels.classes if data.labels and has_labels else None)
     typed = {str(name): name for kind in kinds if kind is not None for name in kind.names}
     tensors = net.architecture.names(net.task)
     tables = (("tokens", 0, places.token), ("places", net.architecture.offset, places.place))
     facts = []
     for number, place in enumerate(places.answering.tolist()):
-        facts.append(_fact(data, net.labelling, place, places.expected(number) if given else None, net.names[BEGIN]))
+        facts.append(
+            _fact(data, net.labelling, place, places.expected(number) if has_labels else None, net.names[BEGIN])
+        )
     return Location(
         facts,
         cells_writers(net, data, places),

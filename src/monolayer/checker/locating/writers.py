@@ -97,15 +97,15 @@ def writers_of(
     order = np.lexsort((fact, neuron))
     answer, state = (column[order] for column in without)
     start, stop = (np.searchsorted(neuron[order], np.arange(count), side=side) for side in ("left", "right"))
-    held = np.flatnonzero(holds)
-    held = held[np.lexsort((neuron[held], fact[held]))]
+    holding = np.flatnonzero(holds)
+    holding = holding[np.lexsort((neuron[holding], fact[holding]))]
     return Writers(
         *given,
         order=fact[order],
         start=start,
         stop=stop,
-        fact=fact[held],
-        neuron=neuron[held],
+        fact=fact[holding],
+        neuron=neuron[holding],
         without=lambda j: KnownAnswers(answer[start[j] : stop[j]], state[start[j] : stop[j]]),
     )
 
@@ -151,9 +151,9 @@ def line_writers(stored: Stored, points: Labelled) -> Writers:
     found_answers = _known_answers(stored, value, sure)
     answer, state = (np.empty_like(column) for column in found_answers)
     answer[order], state[order] = found_answers
-    held = np.flatnonzero(sure & (plateau < len(number)))
-    held = held[np.argsort(order[held])]
-    return Writers(answer, state, order, start, stop, order[held], plateau[held], without)
+    certain = np.flatnonzero(sure & (plateau < len(number)))
+    certain = certain[np.argsort(order[certain])]
+    return Writers(answer, state, order, start, stop, order[certain], plateau[certain], without)
 
 
 def _known_answers(stored: Stored, value: Floats, sure: Bools) -> KnownAnswers:

@@ -211,12 +211,14 @@ def _check_steps(net: Network, data: Sequences, places: StockPlaces, question: C
         raise UnhandledError("a neuron may activate for a cell other than its own: the gate is too weak")
     points = Arrivals(places.token, cell, factor, feature, radius)
     passed, sure, room = steps.passed(cell, feature, radius)
-    got = np.where(sure, step_classes(net, structure, bound, steps, points, passed), -1)
+    answer = np.where(sure, step_classes(net, structure, bound, steps, points, passed), -1)
     margin = room / radius
     tightest = int(np.argmin(margin))
     if np.isfinite(margin[tightest]):
         question = replace(question, margin=float(margin[tightest]), margin_at=places.where(data, tightest))
-    verdicts = PointVerdicts((got == places.wanted) & (got >= 0), (got != places.wanted) & (got >= 0), got)
+    verdicts = PointVerdicts(
+        (answer == places.wanted) & (answer >= 0), (answer != places.wanted) & (answer >= 0), answer
+    )
     question = replace(question, claim=question.claim + STOCK_ONLY_CLAIM) if only else question
     decided = _decided(net, data, places, question, verdicts, STEPS_REASONS)
     if not (only and decided):

@@ -76,7 +76,7 @@ def judge_robust(
     count = net.labelling.count(data) + places.begins
     wanted = np.full(count, -1)
     wanted[places.answering] = places.wanted
-    right, wrong, got = np.zeros(count, bool), np.zeros(count, bool), np.full(count, -1)
+    right, wrong, answer = np.zeros(count, bool), np.zeros(count, bool), np.full(count, -1)
     done = 0
     for asked in batches(net, data, places):
         done += asked.points.size
@@ -86,12 +86,12 @@ def judge_robust(
             verdicts = program.head.compare(stream, wanted[points])
             right[points] |= verdicts.right
             wrong[points] |= verdicts.wrong
-            got[points] = np.where(verdicts.wrong, verdicts.got, got[points])
+            answer[points] = np.where(verdicts.wrong, verdicts.got, answer[points])
             asked = asked.only(~(right | wrong)[asked.points] & (wanted[asked.points] >= 0))
             if asked.points.size == 0:
                 break
         counted(done, count)
-    return PointVerdicts(right[places.answering], wrong[places.answering], got[places.answering])
+    return PointVerdicts(right[places.answering], wrong[places.answering], answer[places.answering])
 
 
 def batches(net: Network, data: Sequences, places: StockPlaces) -> Iterator[Batch]:

@@ -83,14 +83,14 @@ class StockHead:
 
     def _compare(self, x: Enclosed, wanted: Ints) -> PointVerdicts:
         """Judge points at which the head reads `x`."""
-        right, wrong, got = wanted >= 0, np.zeros(len(wanted), bool), np.full(len(wanted), -1)
+        right, wrong, answer = wanted >= 0, np.zeros(len(wanted), bool), np.full(len(wanted), -1)
         for cut in np.array_split(np.arange(len(wanted)), 1 + len(wanted) * len(self.weight) // ENCLOSED_AT_ONCE):
             point, other, low, high = self._close_classes(x[cut], wanted[cut])
             right[cut[point[~(low > 0.0)]]] = False
             lost = np.argsort(-high, kind="stable")  # the surest last, which stays
             lost = lost[high[lost] < 0.0]
-            wrong[cut[point[lost]]], got[cut[point[lost]]] = True, other[lost]
-        return PointVerdicts(right, wrong, got)
+            wrong[cut[point[lost]]], answer[cut[point[lost]]] = True, other[lost]
+        return PointVerdicts(right, wrong, answer)
 
     def _close_classes(self, x: Enclosed, wanted: Ints) -> CloseClasses:
         """The classes that are not ruled out by bounds on each logit alone, which rule out nearly all of them.

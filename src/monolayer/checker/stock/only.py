@@ -33,9 +33,9 @@ def leftover_in_folder(
 ) -> str | None:
     """Describe what the folder holds besides the data, or None. Every point must be known to get its label."""
     usual = usual_labels(net, data, places)
-    held = net["tokens"][:, found.label]
-    size = float(np.abs(held).max())
-    odd = np.flatnonzero((held != np.where(found.words[usual], size, -size)).any(axis=1))
+    labels = net["tokens"][:, found.label]
+    size = float(np.abs(labels).max())
+    odd = np.flatnonzero((labels != np.where(found.words[usual], size, -size)).any(axis=1))
     if len(odd):
         return (
             f"the embedding of {net.names[odd[0]]!r} does not hold the label {net.classes[usual[odd[0]]]!r}, which "

@@ -34,17 +34,17 @@ def try_stock(net: Network, data: Sequences, places: StockPlaces, first: tuple[F
     at_tokens = net.labelling.at_tokens
     # The arrays below have an entry per token or sequence, also for those without a label, and one for the begin token.
     count = net.labelling.count(data) + places.begins
-    wanted, asked, got = np.full(count, -2), np.zeros(count, dtype=bool), np.full(count, -1)
+    wanted, asked, answer = np.full(count, -2), np.zeros(count, dtype=bool), np.full(count, -1)
     wanted[places.answering] = places.wanted
     wrong = np.zeros(count, dtype=bool)
 
     def ask(ids: Ints, at: Ints, points: Ints) -> None:
         logits = network.logits(ids, at).reshape(points.size, -1)
         flat = points.reshape(-1)
-        own = logits[np.arange(len(flat)), np.maximum(wanted[flat], 0)]
+        expected = logits[np.arange(len(flat)), np.maximum(wanted[flat], 0)]
         asked[flat] = wanted[flat] != -2
-        wrong[flat] = asked[flat] & ~((wanted[flat] >= 0) & (logits <= own[:, None]).all(axis=1))  # NaN is wrong
-        got[flat] = np.where(np.isnan(logits).any(axis=1), -1, logits.argmax(axis=1))
+        wrong[flat] = asked[flat] & ~((wanted[flat] >= 0) & (logits <= expected[:, None]).all(axis=1))  # NaN is wrong
+        answer[flat] = np.where(np.isnan(logits).any(axis=1), -1, logits.argmax(axis=1))
 
     if places.begins and tried.MOST_WORK:
         ask(np.array([[BEGIN]]), np.zeros(1, dtype=np.int64), np.array([[count - 1]]))
@@ -59,7 +59,7 @@ def try_stock(net: Network, data: Sequences, places: StockPlaces, first: tuple[F
             ask(ids, np.arange(1, batch.length + 1), flat)
         else:
             ask(ids, np.array([batch.length if net.causal else 0]), batch.rows[:, None])
-    return StockTrial(asked[places.answering], wrong[places.answering], got[places.answering])
+    return StockTrial(asked[places.answering], wrong[places.answering], answer[places.answering])
 
 
 def _work(network: StockEvaluation, at_tokens: bool, length: int) -> int:

@@ -80,8 +80,8 @@ class Line:
         check_format(task, self.dtype)
         tokens = self._sequences_over(self._alphabet(task), task)
         report("separating contexts", 0.1)
-        given = None if self.draw is None else self.draw.drawn(tokens, task.data)
-        separated = separate(tokens, task.target, task.settle, self.seed, given=given)
+        stored_draw = None if self.draw is None else self.draw.drawn(tokens, task.data)
+        separated = separate(tokens, task.target, task.settle, self.seed, given=stored_draw)
         measured = separated.measure()
         if separated.apart:  # the gaps, which are cached, and the order are not needed again: both are large
             separated = replace(separated, points=replace(separated.points, order=copied(separated.points.order[:0])))

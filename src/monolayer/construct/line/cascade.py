@@ -184,8 +184,8 @@ def further(
         lacks = lacks[:, order]
         changes = np.flatnonzero((lacks[:, 1:] != lacks[:, :-1]).any(axis=0))
         part = cut_line(points, changes)
-        held = order[part.held]
-        if (held >= len(which)).any():
+        in_crowds = order[part.held]
+        if (in_crowds >= len(which)).any():
             raise PrecisionError(
                 f"{highest - lowest + 1:,} stretches of points that lie too close, and of those between "
                 f"them, are more than whole numbers of a format with unit roundoff {unit:.3g} keep apart"
@@ -193,9 +193,9 @@ def further(
         level = lacks[:, part.first]
         level[:, part.plateau] = least_label(part, lacks[:, part.held]) if whole else 0.0
         stages.append(stage(points, part, level))
-        if len(held) == 0:
-            return FurtherStages(stages, held)
+        if len(in_crowds) == 0:
+            return FurtherStages(stages, in_crowds)
         written = np.repeat(level[:, part.plateau], part.end - part.begin, axis=1)
-        which = which[held]
-        contested = Contested(part.stretch, contested.missing[:, held] - written, part.ends)
+        which = which[in_crowds]
+        contested = Contested(part.stretch, contested.missing[:, in_crowds] - written, part.ends)
     return FurtherStages(stages, which)

@@ -78,7 +78,7 @@ def stages_of(found: Separated, tokens: Tokens, seed: int) -> AllStages:
     points, target, draw = found.points, found.target, found.draw
     whole = target.classes is not None
     part = cut_line(points, found.runs.changes)
-    held = places_on_line(points, part.held)
+    in_crowds = places_on_line(points, part.held)
     label = target.values(fetched(found.runs.number, part.held))
     lowest = least_label(part, label) if whole else np.zeros((len(label), len(part.begin)))
     level = target.values(pick(found.runs.number, part.first))
@@ -89,7 +89,7 @@ def stages_of(found: Separated, tokens: Tokens, seed: int) -> AllStages:
 
     def context(number: int, which: Ints) -> Floats:
         values[number] = draw_value(tokens, seed, number)
-        return averages(values[number], draw, tokens, target, held[which])
+        return averages(values[number], draw, tokens, target, in_crowds[which])
 
     contested = Contested(part.stretch, missing, part.ends)
     error = Encoded(draw, tokens).context_error

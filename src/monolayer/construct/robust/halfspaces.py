@@ -70,7 +70,7 @@ def widest(Z: Tensor, T: Tensor, enough: float, check: Callable[[], None] = lamb
         1, keepdim=True
     ).clamp_min(1)
     gram = Z.transpose(1, 2) @ Z / Z.shape[1] + 0.05 * torch.eye(Z.shape[2])
-    result = best = found = _look(Z, T, torch.linalg.solve(gram, Z.transpose(1, 2) @ (weight * T)))
+    result = best = latest = _look(Z, T, torch.linalg.solve(gram, Z.transpose(1, 2) @ (weight * T)))
     unsettled = (best.half_width < enough) & T.any(1)
     chosen = torch.zeros(T.shape[:2], dtype=torch.bool)
     cell = torch.arange(len(Z))  # those that are still worked on
@@ -78,13 +78,13 @@ def widest(Z: Tensor, T: Tensor, enough: float, check: Callable[[], None] = lamb
         going = unsettled.any(1)
         if not bool(going.all()):
             cell, Z, T, unsettled, chosen = (part[going] for part in (cell, Z, T, unsettled, chosen))
-            best, found = best.of(going), found.of(going)
+            best, latest = best.of(going), latest.of(going)
         if len(cell) == 0:
             break
-        hardest = _hardest(T, found, ~unsettled, chosen, HARDEST_ROWS << turn)
+        hardest = _hardest(T, latest, ~unsettled, chosen, HARDEST_ROWS << turn)
         Zr = Z if hardest is None else Z.gather(1, hardest[..., None].expand(-1, -1, Z.shape[2]))
         Tr = T if hardest is None else T.gather(1, hardest[..., None].expand(-1, -1, T.shape[2]))
-        normal = found.normal.clone()
+        normal = latest.normal.clone()
         for some, column in _columns_together(unsettled):
             index = column[:, None].expand(-1, Z.shape[2], -1)
             signs = Tr[some].gather(2, column[:, None].expand(-1, Tr.shape[1], -1))
@@ -92,8 +92,8 @@ def widest(Z: Tensor, T: Tensor, enough: float, check: Callable[[], None] = lamb
             w, hopeless = _iterate(Zr[some], signs, normal[some].gather(2, index), enough, check)
             normal[some] = normal[some].scatter(2, index, w)
             unsettled[some] = unsettled[some] & ~torch.zeros_like(unsettled[some]).scatter(1, column, hopeless)
-        found = _look(Z, T, normal)
-        best = _wider(found, best)
+        latest = _look(Z, T, normal)
+        best = _wider(latest, best)
         unsettled = unsettled & (best.half_width < enough)
         result = result.with_cells(cell, best)
         if hardest is None:
