@@ -137,16 +137,31 @@ def test_dense_and_table_agree_with_rational_arithmetic(seed: int) -> None:
         assert torch.equal(found[: steps + 1], torch.from_numpy(level))
 
 
-def test_neither_a_rough_order_nor_blocks_of_points_change_a_label(
-    model: ml.Monolayer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps, z = model.feed_forward.stages[0].steps(), torch.from_numpy(RANDOM.uniform(-200.0, 200.0, 5000))
-    plain, whole = steps(z), model(torch.from_numpy(X))
-    monkeypatch.setattr(staircase, "_LARGE", 10)
+def test_blocks_of_points_change_no_label(model: ml.Monolayer, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = model(torch.from_numpy(X))
     monkeypatch.setattr(staircase, "CELLS_AT_ONCE", 1000)
-    assert torch.equal(steps(z), plain)
-    assert torch.equal(steps(z[:11] * 0 + 3.0), steps.search(z[:11] * 0 + 3.0).T)
     assert torch.equal(model(torch.from_numpy(X)), whole)
+
+
+@pytest.mark.parametrize("device", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("width", [1, 2])
+def test_no_order_in_which_points_are_looked_up_changes_a_label(
+    device: bool, dtype: torch.dtype, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against `search`, which takes points as they come: on plateaus, on ramps and their ends, NaN and infinities."""
+    start = torch.arange(40, dtype=dtype)  # a ramp from each whole number to the half behind it
+    level = torch.from_numpy(RANDOM.integers(0, 9, (41, width))).to(dtype)
+    steps = staircase.Steps(torch.full_like(start, 2.0), -2.0 * start, level)
+    numbers = [*RANDOM.uniform(-3.0, 45.0, 20_000), *(i / 2 for i in range(80))]
+    beyond = [math.nan, -math.inf, math.inf, -0.0]
+    for limit in ("_MANY_POINTS", "_MANY_STEPS", "_MANY_ON_A_DEVICE"):
+        monkeypatch.setattr(staircase, limit, 1)
+    if device:
+        monkeypatch.setattr(staircase, "readable", lambda z: False)
+    for z in (numbers, numbers[:1], [*numbers, *beyond], beyond, [math.nan], [3.25] * 20, [-5.0, 3.25]):
+        points = torch.tensor(z, dtype=dtype)
+        assert torch.equal(steps(points).nan_to_num(-7.0), steps.search(points).T.nan_to_num(-7.0))
 
 
 def test_a_ramp_that_floats_cannot_see_is_no_step_for_the_shortcut() -> None:

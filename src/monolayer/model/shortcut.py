@@ -26,7 +26,7 @@ from monolayer.model.readouts import READOUTS
 from monolayer.model.staircase import Plateaus, Staircase, Steps
 from monolayer.model.torch_settings import own_settings
 
-SCAN = 16
+SCAN = 4
 """Weights that can be looked at in less than the time that one token takes to answer for."""
 
 

@@ -29,8 +29,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from monolayer.arrays import slices
 from monolayer.data import Sequences
+from monolayer.kernels import order_of
 from monolayer.model.attention import Slots
+from monolayer.model.contexts import readable
 from monolayer.model.device import recording
 
 Form = Literal["exact", "runs"]
@@ -40,8 +43,10 @@ BLOCK = ("weight_1", "bias_1", "weight_2", "bias_2")
 
 CELLS_AT_ONCE = 1 << 22
 """Points times neurons held at a time by the dense readout: 32 MiB in float64."""
-_LARGE = 1 << 15
-"""Points and steps from which a search in order pays, by measurement."""
+_MANY_POINTS, _MANY_STEPS = 1 << 13, 1 << 10
+"""Points and steps from which a processor is quicker if it sorts the points first, by measurement."""
+_MANY_ON_A_DEVICE = 1 << 20
+"""Points and steps from which a device is quicker if it sorts the points roughly, by measurement."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +77,43 @@ class Steps:
         return bool((start < end).all() and (end[:-1] <= start[1:]).all())
 
     def __call__(self, z: Tensor) -> Tensor:
-        """Labels `(P, m)` of `z` `(P,)` by binary search, O(log R) a point."""
-        if min(len(z), len(self.slope)) < (_LARGE if z.device.type == "cpu" else 32 * _LARGE):
+        """Labels `(P, m)` of `z` `(P,)` by binary search, O(log R) per point."""
+        # A search in random order waits for memory at every point; in order, neighbours share their path.
+        if readable(z):
+            many = len(z) >= _MANY_POINTS and len(self.slope) >= _MANY_STEPS
+            return (self._search_in_order(z) if many else self.search(z)).T
+        if min(len(z), len(self.slope)) < _MANY_ON_A_DEVICE:
             return self.search(z).T
-        # A search in random order waits for memory at every point; roughly sorted, neighbours share their path.
         order = _rough_order(z)
         levels = self.search(z.index_select(0, order))
         label = torch.empty_like(levels)
         for coordinate, value in zip(label, levels, strict=True):
             coordinate.scatter_(0, order, value)  # on a device several times faster than by an index
         return label.T
+
+    def _search_in_order(self, z: Tensor) -> Tensor:
+        """What `search` returns, on a processor: points are looked up in rising order, a cacheful of them at a time."""
+        order = order_of(z.double().numpy())
+        values, start, end = z.numpy(), self.start.numpy(), self.end.numpy()
+        label = z.new_empty(self.level.shape[1], len(z))
+        on_ramp, ramp = [], []
+        for part in slices(len(z)):
+            here = order[part]
+            some = values.take(here)
+            first, last = end.searchsorted(some[[0, -1]], side="right")
+            step = end[first:last].searchsorted(some, side="right")
+            step += first
+            for row, level in zip(label.numpy(), self.level.numpy().T, strict=True):
+                row[here] = level.take(step)
+            # `step` ramps lie wholly left of a point; it may still be on the next one.
+            begun = np.flatnonzero(some > start.take(step, mode="clip"))
+            begun = begun[step[begun] < len(start)]
+            on_ramp.append(here[begun])
+            ramp.append(step[begun])
+        there = torch.from_numpy(np.concatenate(on_ramp))
+        if len(there):
+            label[:, there] = self.on_ramps(z[there], torch.from_numpy(np.concatenate(ramp)))
+        return label
 
     def search(self, z: Tensor) -> Tensor:
         """Labels `(m, P)`, best of points in the order of `z`.
@@ -118,15 +150,11 @@ class Plateaus(Steps):
 def _rough_order(z: Tensor) -> Tensor:
     """An order of `z` `(P,)` up to 1/65,536 of its range, by sorting 16-bit integers: much cheaper than sorting `z`."""
     low, high = torch.stack(z.aminmax()).tolist()
-    scale = 65535.0 / max(high - low, 1e-300)
-    # A NaN, or all numbers beside one, may go anywhere: what is found is put back to where it belongs.
+    if not 65536.0 * torch.finfo(z.dtype).tiny < high - low < math.inf:
+        return torch.arange(len(z), device=z.device)  # beside a NaN or an infinity, or all alike: any order will do
+    scale = 65535.0 / (high - low)
     short = torch.add(torch.tensor(-32768.0 - scale * low, dtype=z.dtype), z, alpha=scale)
-    if not math.isfinite(scale * (high - low)):
-        short = short.clamp_(-32768.0, 32767.0).nan_to_num_()
-    short = short.to(torch.int16)
-    if z.device.type == "cpu":
-        return torch.from_numpy(np.argsort(short.numpy(), kind="stable"))  # a radix sort
-    return short.sort().indices
+    return short.to(torch.int16).sort().indices
 
 
 class Readout(nn.Module):
