@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 import monolayer as ml
 from monolayer.checker.questions import caps, words
+from monolayer.checker.questions.check import proved_caps
+from monolayer.checker.rounding import UnhandledError
 from tests.encoders import FAQ, write_encoder
-from tests.questions_attack import attack, violations
+from tests.questions_attack import attack, opened, violations
 from tests.test_recognize import phrases
 
 transformers.logging.set_verbosity_error()
@@ -72,6 +76,42 @@ def test_bounds_that_claim_more_are_caught(
 ) -> None:
     monkeypatch.setattr(caps.Inputs, "thresholds", wrong)
     assert violations(folders["float32 1"], seed=2, count=3000)[1] > 0
+
+
+def test_later_layers_have_narrow_strips_because_a_neuron_levels(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = opened(folders["float32 3"])
+    assert found is not None
+    bounds = proved_caps(found)
+    later = (bounds.awake - bounds.silent)[found.layer > 0]
+    assert later.max() < 0.03  # 0.25 without that neuron: û changes lengths by 1/κ, and κ = 8
+
+    def exact(self: words.Words) -> tuple[float, float, float]:
+        length = float(words.lengths(self.seen))
+        return length, length, 1.0
+
+    monkeypatch.setattr(words.Words, "seen_length", property(exact))
+    assert sum(violations(folders["float32 3"], seed=seed, count=3000)[1] for seed in range(2)) > 0
+    monkeypatch.undo()
+    name = "bert.encoder.layer.2.intermediate.dense.bias"
+    cut = shutil.copytree(folders["float32 3"], tmp_path / "cut")
+    tensors = load_file(cut / "model.safetensors")
+    tensors[name][-1] *= 0.5
+    save_file(tensors, cut / "model.safetensors", metadata={"format": "pt"})
+    asleep = opened(cut)
+    assert asleep is not None
+    with pytest.raises(UnhandledError, match="is not awake at every û"):
+        proved_caps(asleep)
+
+
+def test_no_question_of_a_later_layer_lies_in_the_strip_of_one_with_the_same_answer(tmp_path: Path) -> None:
+    """Texts of few words have many cosines, so that without raised thresholds some lie there."""
+    many = {text: f"answer {i % 4}" for i, text in enumerate(phrases(40))}
+    made = ml.recognize(write_encoder(tmp_path / "host", intermediate_size=12), many, floor=0.7)
+    assert made.blocks == 4
+    proof = ml.certify(made.save(tmp_path / "many"), many)
+    assert proof.verdict == "proved", proof.explain()
 
 
 def test_a_word_of_unknown_that_outweighs_nothing_is_not_proved(

@@ -99,7 +99,7 @@ def test_formats_and_activations_are_proved(dtype: str, activation: str, tmp_pat
 
 
 def test_more_questions_than_neurons_stand_in_several_layers(bert: Path, tmp_path: Path) -> None:
-    many = {text: f"answer {i % 5}" for i, text in enumerate(phrases(3 * NEURONS - 2))}
+    many = {text: f"answer {i % 5}" for i, text in enumerate(phrases(3 * NEURONS - 5))}
     made = ml.recognize(bert, many, floor=0.95)
     assert made.blocks == 3
     folder = made.save(tmp_path / "many")

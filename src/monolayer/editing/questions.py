@@ -24,6 +24,8 @@ from monolayer.huggingface.questions import FILE, StoredQuestion
 
 ROWS = {"W_1": "questions.reads", "b_1": "questions.bias", "W_2": "questions.writes"}
 """Neurons are compared as one list, whatever layers they stand in."""
+LEVEL = "questions.level"
+"""The neuron of the first layer that levels: what it reads, its bias, and what it writes."""
 
 
 @final
@@ -58,10 +60,13 @@ class QuestionSet:
         linear = encoder.kind.linear
         for block in range(model.blocks):
             start = encoder.layer(encoder.layers + block)
-            own.pop(f"{start}{linear['W_1']}.weight")
-            stacks[ROWS["b_1"]].append(own.pop(f"{start}{linear['W_1']}.bias"))
-            stacks[ROWS["W_2"]].append(own.pop(f"{start}{linear['W_2']}.weight").T)
-            if block:  # all else in a later layer is 0 or 1
+            rows, bias = own.pop(f"{start}{linear['W_1']}.weight"), own.pop(f"{start}{linear['W_1']}.bias")
+            writes = own.pop(f"{start}{linear['W_2']}.weight").T
+            stacks[ROWS["b_1"]].append(bias[: encoder.per_layer])
+            stacks[ROWS["W_2"]].append(writes[: encoder.per_layer])
+            if not block:
+                own[LEVEL] = torch.cat([rows[-1], bias[-1:], writes[-1]])
+            else:  # all else in a later layer is 0 or 1
                 own = {name: part for name, part in own.items() if not name.startswith(start)}
         found = {name: array_of(torch.cat(parts)[:count].contiguous()) for name, parts in stacks.items() if parts}
         rows = torch.from_numpy(np.ascontiguousarray(model.neurons.rows)).to(getattr(torch, encoder.dtype))

@@ -134,6 +134,15 @@ class Encoder:
         return int(self.config["intermediate_size"])
 
     @property
+    def per_layer(self) -> int:
+        """How many questions stand in an appended layer: in the first, the last neuron levels (`layer.py`)."""
+        return self.neurons - 1
+
+    def blocks(self, questions: int) -> int:
+        """How many layers are appended for this many questions: one at least."""
+        return max(1, -(-questions // self.per_layer))
+
+    @property
     def dtype(self) -> str:
         """The format of the weights, as `config.json` calls it."""
         found = self.tensors[f"{self.kind.root}embeddings.word_embeddings.weight"].dtype
@@ -275,8 +284,8 @@ def _check_tensors(found: Encoder) -> None:
     config, root = found.config, found.kind.root
     words = found.tensors[f"{root}embeddings.word_embeddings.weight"]
     D, H = (config.get(key) for key in ("hidden_size", "intermediate_size"))
-    if type(D) is not int or type(H) is not int or D < 32 or H < 1:
-        raise DataError(f"its width is {D!r} and it has {H!r} neurons per layer: the width must be 32 or more")
+    if type(D) is not int or type(H) is not int or D < 32 or H < 2:
+        raise DataError(f"its width is {D!r} and it has {H!r} neurons per layer: 32 or more and 2 or more are needed")
     shapes = {"W_1": (H, D), "W_2": (D, H)}
     for name, tensor in found.tensors.items():
         part = name.rpartition(".")[0]

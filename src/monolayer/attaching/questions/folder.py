@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from monolayer.arrays import Bools, Floats, dtype_name
-from monolayer.attaching.questions.layer import Neurons, blocks_of, codes, constant_of, stored_basis, tensors
+from monolayer.attaching.questions.layer import Neurons, codes, constant_of, stored_basis, tensors
 from monolayer.attaching.questions.running import Running, as_torch
 from monolayer.data import Sequences
 from monolayer.data.folder import WEIGHTS_FILE, new_folder, read_together
@@ -114,7 +114,7 @@ class Recognizer:
     @property
     def blocks(self) -> int:
         """How many layers are appended."""
-        return blocks_of(len(self.neurons.rows), self.encoder)
+        return self.encoder.blocks(len(self.neurons.rows))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -329,12 +329,12 @@ def class_names(unknown: str, answers: Iterable[str]) -> list[str]:
 def _rows(encoder: Encoder, opened: Mapping[str, stored.Tensor], count: int) -> Floats:
     """The rows of the neurons `(N, D)`, as `Neurons` has them."""
     H, found = encoder.neurons, [np.zeros((0, encoder.width))]
-    for block in range(blocks_of(count, encoder)):
+    for block in range(encoder.blocks(count)):
         name = f"{encoder.layer(encoder.layers + block)}{encoder.kind.linear['W_1']}.weight"
         rows = opened[name].numbers()
         if rows.shape != (H, encoder.width):
             raise ModelFileError(f"{name} has shape {rows.shape}, not {(H, encoder.width)}")
-        found.append(rows / (constant_of(encoder) if block else 1.0))
+        found.append(rows[: encoder.per_layer] / (constant_of(encoder) if block else 1.0))
     return np.concatenate(found)[:count]
 
 

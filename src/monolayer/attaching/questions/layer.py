@@ -19,8 +19,6 @@ POOL_FLOAT16 = 2.0**6
 """c in float16, whose numbers end at 65,504."""
 STEEP, STEEP_FLOAT16 = 2.0**14, 2.0**12
 """α: a neuron is silent S/α below its threshold."""
-CONSTANT = 64.0
-"""κ in float32."""
 GAIN = 4.0
 """g: what a neuron writes per unit of its input, in words."""
 CERTAIN = 0.5
@@ -53,9 +51,16 @@ def constant_of(encoder: Encoder) -> float:
     """κ: how many times as long as û the word of `unknown` is, a power of two.
 
     û may have its whole length along one direction of R, where a word has 1/√room of its own: κ > √room (Lemma Q5).
-    Later layers read û divided by a length that û changes by up to 1/κ, so float32, which has the digits, has more.
     """
-    return float(2.0 ** np.ceil(np.log2(1.5 * np.sqrt(room_of(encoder))))) if encoder.format.short else CONSTANT
+    return float(2.0 ** np.ceil(np.log2(1.5 * np.sqrt(room_of(encoder)))))
+
+
+def level_of(encoder: Encoder) -> float:
+    """ℓ: the bias of the neuron that levels, a power of two.
+
+    It is so large that no û takes the neuron to where the activation changes what it is given.
+    """
+    return float(2.0 ** np.ceil(np.log2(1.1 * np.sqrt(encoder.width) + encoder.identity + 1.0)))
 
 
 def read_scale(basis: Floats) -> float:
@@ -148,20 +153,18 @@ def words(basis: Floats, signs: Floats) -> Floats:
     return found
 
 
-def gain_of(neurons: Neurons, written: Floats, encoder: Encoder) -> float:
-    """g: in float16 as large as Lemma Q2 allows, so that no sum of neurons leaves the format."""
-    if not encoder.format.limited or not len(neurons.rows):
+def gain_of(rows: Floats, least: float, written: Floats, encoder: Encoder) -> float:
+    """g: in float16 as large as Lemma Q2 allows, so that no sum of neurons leaves the format.
+
+    `rows` `(N, D)`: of the neurons. `least`: the least threshold. `written` `(K, D)`: the words.
+    """
+    if not encoder.format.limited or not len(rows):
         return GAIN
     alpha = steepness(encoder)
-    keys = neurons.rows * np.sqrt(encoder.width) / alpha
+    keys = rows * np.sqrt(encoder.width) / alpha
     spectral = float(np.linalg.norm(keys, 2) ** 2)
-    together = alpha * spectral / (4.0 * max(0.05, float(neurons.thresholds.min())))
+    together = alpha * spectral / (4.0 * max(0.05, least))
     return float(min(GAIN, 2.0 ** np.floor(np.log2(LARGEST_WRITTEN / (2.0 * together * np.abs(written).max())))))
-
-
-def blocks_of(count: int, encoder: Encoder) -> int:
-    """How many layers hold this many questions: one at least."""
-    return max(1, -(-count // encoder.neurons))
 
 
 def attention_output(basis: Floats, encoder: Encoder, pooling: Pooling) -> Floats:
@@ -179,15 +182,16 @@ def tensors(encoder: Encoder, neurons: Neurons, basis: Floats, signs: Floats, po
     """
     kind, D, H, room = encoder.kind, encoder.width, encoder.neurons, basis.shape[1]
     dtype, shapes = getattr(torch, encoder.dtype), encoder.block_shapes
-    constant, alpha, written = constant_of(encoder), steepness(encoder), words(basis, signs)
-    gain = gain_of(neurons, written, encoder)
+    constant, alpha, written, per = constant_of(encoder), steepness(encoder), words(basis, signs), encoder.per_layer
+    unknown, level = rounded(written[0] / np.sqrt(D), encoder), level_of(encoder)
+    gain = gain_of(neurons.rows, float(neurons.thresholds.min(initial=1.0)), written, encoder)
     found: dict[str, Tensor] = {}
 
     def put(name: str, numbers: Floats) -> None:
         found[name] = torch.from_numpy(np.ascontiguousarray(numbers)).to(dtype)
 
-    for block in range(blocks_of(len(neurons.rows), encoder)):
-        start, some = encoder.layer(encoder.layers + block), slice(block * H, (block + 1) * H)
+    for block in range(encoder.blocks(len(neurons.rows))):
+        start, some = encoder.layer(encoder.layers + block), slice(block * per, (block + 1) * per)
         found |= {start + name: torch.zeros(shape, dtype=dtype) for name, shape in shapes.items()}
         for norm in kind.norms:
             put(f"{start}{norm}.weight", np.ones(D))
@@ -200,11 +204,13 @@ def tensors(encoder: Encoder, neurons: Neurons, basis: Floats, signs: Floats, po
         W_1, b_1, W_2 = np.zeros((H, D)), np.zeros(H), np.zeros((D, H))
         W_1[:count], b_1[:count] = scale * rows, -bias * tau
         W_2[:, :count] = gain * written[neurons.answers[some]].T
+        if block == 0:  # the last neuron returns ℓ + ⟨w, u⟩, so that u is left without its part along w
+            W_1[-1], b_1[-1], W_2[:, -1] = unknown, level, -unknown
         put(f"{start}{kind.linear['W_1']}.weight", W_1)
         put(f"{start}{kind.linear['W_1']}.bias", b_1)
         put(f"{start}{kind.linear['W_2']}.weight", W_2)
         if block == 0:
-            put(f"{start}{kind.linear['W_2']}.bias", constant * written[0])
+            put(f"{start}{kind.linear['W_2']}.bias", (constant * np.sqrt(D) + level) * unknown)
     dense, head = np.zeros((D, D)), np.zeros((len(signs), D))
     dense[:room] = read_scale(basis) * basis.T
     head[:, :room] = CERTAIN * signs

@@ -32,29 +32,44 @@ class Thresholds(NamedTuple):
 
     `neighbour` `(N,)`: the question with another answer that is nearest, if it is what makes τ as large as it is, or
     `NOBODY`; `kept` `(N,)`: the same for texts to keep. `nearest` `(N,)`: the cosine with the nearest question that has
-    another answer; −1 if there is none. `largest`: the largest τ at which a question still answers at its own state.
+    another answer; −1 if there is none. `largest` `(N,)`: the largest τ at which it still answers at its own state.
     """
 
     tau: Floats
     neighbour: Ints
     kept: Ints
     nearest: Floats
-    largest: float
+    largest: Floats
 
 
-def strip(encoder: Encoder, later: bool) -> float:
-    """How far τ should be above a cosine at which the neuron must be silent, or below one at which it must answer."""
+def strip(encoder: Encoder, layer: int = 0, gain: float = GAIN) -> float:
+    """How far τ should be above a cosine at which the neuron must be silent, or below one at which it must answer.
+
+    `layer`: the appended layer that the neuron stands in, counted from 0. `gain`: what neurons write (`layer.py`).
+    """
     fmt, D, constant = encoder.format, encoder.width, constant_of(encoder)
-    firing = 3.0 * (constant + np.sqrt(room_of(encoder))) / GAIN
+    firing = 3.0 * (constant + np.sqrt(room_of(encoder))) / gain
     width = (max(encoder.silence, firing) + 2.0) / steepness(encoder) + 2.0 * (D + 16) * 2.0**-24
     width += 2.0 * fmt.unit if fmt.short else 0.0  # a bias is rounded, and û is longer or shorter by as much
-    # A later layer reads û divided by a length that û itself changes by up to 1/κ, and roundings of norms count κ-fold.
-    return float(width + (1.07 / constant + 4.0 * constant * (fmt.unit if fmt.short else (D + 16) * 2.0**-23)) * later)
+    if layer:  # it reads û divided by a length that depends on |û|, and roundings of norms count κ-fold
+        moved = 2.2 * (D + 16) * 2.0**-24 + 2.0 * encoder.epsilon
+        moved += (1.1 + 2.1 * layer) * (fmt.unit if fmt.short else 2.0**-21)
+        width += 0.6 / constant**2 + constant * moved
+    return float(width)
 
 
-def thresholds(encoder: Encoder, keys: Floats, answers: Ints, draw: Draw, keep: Floats, blocks: int) -> Thresholds:
-    """The thresholds of questions with unit keys `(N, D)`; `keep` `(M, D)`: unit states of texts to keep."""
-    psi, room = float(np.arccos(1.0 - draw.reach)), strip(encoder, blocks > 1)
+def strips(encoder: Encoder, count: int, gain: float = GAIN) -> Floats:
+    """The `strip` of each question `(N,)`, by the layer that it stands in."""
+    found = np.array([strip(encoder, layer, gain) for layer in range(encoder.blocks(count))])
+    return found[np.arange(count) // encoder.per_layer]
+
+
+def thresholds(encoder: Encoder, keys: Floats, answers: Ints, draw: Draw, keep: Floats, room: Floats) -> Thresholds:
+    """The thresholds of questions with unit keys `(N, D)`; `keep` `(M, D)`: unit states of texts to keep.
+
+    `room` `(N,)`: their `strips`.
+    """
+    psi = float(np.arccos(1.0 - draw.reach))
     largest = 1.0 - draw.reach - room
     count = len(keys)
     near, who = np.full(count, -1.0), np.full(count, NOBODY)
@@ -72,7 +87,36 @@ def thresholds(encoder: Encoder, keys: Floats, answers: Ints, draw: Draw, keep: 
     tau = np.maximum(draw.floor, np.maximum(above_near, above_kept))
     who = np.where((near > -1.0) & (tau == above_near), who, NOBODY)
     which = np.where((kept > -1.0) & (tau == above_kept) & (who == NOBODY), which, NOBODY)
+    tau, whose = out_of_strips(encoder, keys, answers, tau, psi, room)
+    who, which = np.where(whose != NOBODY, whose, who), np.where(whose != NOBODY, NOBODY, which)
     return Thresholds(tau, who, which, near, largest)
+
+
+def out_of_strips(
+    encoder: Encoder, keys: Floats, answers: Ints, tau: Floats, psi: float, room: Floats
+) -> tuple[Floats, Ints]:
+    """Thresholds raised so that no question of a later layer lies in the strip of one with the same answer.
+
+    Between silence and its answer a neuron writes too little to decide, and later layers would read that. Also for
+    each question: the one that its threshold was raised above, or `NOBODY`.
+    """
+    count, found = len(keys), tau.copy()
+    layer, whose = np.arange(count) // encoder.per_layer, np.full(count, NOBODY)
+    first = int((layer < layer.max(initial=0)).sum())  # questions of the last layer precede nobody
+    step = max(1, AT_ONCE // max(1, count))
+    for start in range(0, first, step):
+        some = slice(start, min(first, start + step))
+        row, other = np.nonzero((answers[some][:, None] == answers) & (layer[some][:, None] < layer))
+        row += start
+        cosines = (keys[row] * keys[other]).sum(axis=1)
+        most, least = widened(cosines, psi) + room[row], narrowed(cosines, psi) - room[row]
+        while True:
+            inside = np.flatnonzero((most > found[row]) & (least < found[row]))
+            if not len(inside):
+                break
+            for pair in inside[np.argsort(most[inside])].tolist():
+                found[row[pair]], whose[row[pair]] = max(found[row[pair]], most[pair]), other[pair]
+    return found, whose
 
 
 def widened(cosine: Floats, psi: float) -> Floats:
@@ -81,17 +125,21 @@ def widened(cosine: Floats, psi: float) -> Floats:
     return found
 
 
-def lowered(encoder: Encoder, cosine: Floats, reach: float, blocks: int) -> Floats:
-    """The largest τ with which a question also answers at a rewording with this cosine."""
-    psi = float(np.arccos(1.0 - reach))
-    found: Floats = np.cos(np.minimum(np.pi, np.arccos(np.clip(cosine, -1.0, 1.0)) + psi)) - strip(encoder, blocks > 1)
+def narrowed(cosine: Floats, psi: float) -> Floats:
+    """The least ⟨k, û⟩ for û within the angle ψ of a state with this cosine."""
+    found: Floats = np.cos(np.minimum(np.pi, np.arccos(np.clip(cosine, -1.0, 1.0)) + psi))
     return found
 
 
-def default_floor(cosines: Floats, encoder: Encoder, blocks: int) -> float:
+def lowered(cosine: Floats, reach: float, room: Floats) -> Floats:
+    """The largest τ with which a question also answers at a rewording with this cosine; `room`: its `strip`."""
+    return narrowed(cosine, float(np.arccos(1.0 - reach))) - room
+
+
+def default_floor(cosines: Floats, encoder: Encoder) -> float:
     """The floor of thresholds, from the cosines of questions with texts of other kinds: above all of them."""
     usual = 1.0 - FLOOR_SHARE * (1.0 - float(np.mean(cosines)))
-    return float(max(usual, float(cosines.max()) + strip(encoder, blocks > 1)))
+    return float(max(usual, float(cosines.max()) + strip(encoder, encoder.blocks(len(cosines)) - 1)))
 
 
 def reach_of(keys: Floats, states: Floats, encoder: Encoder) -> float:

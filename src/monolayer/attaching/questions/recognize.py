@@ -18,13 +18,15 @@ from monolayer.attaching.questions.folder import Recognizer, class_names
 from monolayer.attaching.questions.layer import (
     Neurons,
     attention_output,
-    blocks_of,
+    codes,
+    gain_of,
     key_rows,
     least_used,
     room_of,
     seed_for,
+    words,
 )
-from monolayer.attaching.questions.radii import NOBODY, Thresholds, default_floor, lowered, reach_of, thresholds
+from monolayer.attaching.questions.radii import NOBODY, Thresholds, default_floor, lowered, reach_of, strips, thresholds
 from monolayer.attaching.questions.running import KERNELS, Pooled, Running
 from monolayer.bar import reporting, shows_progress
 from monolayer.data import Sequences
@@ -134,7 +136,7 @@ def recognize(
     mine, theirs, keeping, far = np.split(states, np.cumsum([len(group) for group in groups])[:-1])
     rows = key_rows(mine, basis, base)
     if floor is None:
-        floor = default_floor(unit(rows) @ far.T, base, blocks_of(count, base))
+        floor = default_floor(unit(rows) @ far.T, base)
     manifest = QuestionsManifest(
         config=source.content["config.json"].decode("utf-8"),
         index=source.content[INDEX_FILE].decode("utf-8") if INDEX_FILE in source.content else None,
@@ -177,9 +179,16 @@ def assembled(
     classes = class_names(made.manifest.unknown, (each.answer for each in stored))
     number = {name: place for place, name in enumerate(classes)}
     answers = np.array([number[each.answer] for each in stored], dtype=np.int64)
-    keys, blocks = unit(rows), blocks_of(len(rows), base)
-    found = thresholds(base, keys, answers, draw, made.kept, blocks)
-    found = _down_to_rewordings(made, found, digests, keys, blocks, stored, reworded)
+    if base.format.limited and len(stored) > base.per_layer:
+        raise PrecisionError(
+            f"in {base.dtype} an encoder of this size holds {base.per_layer:,} questions, and these are "
+            f"{len(stored):,}: numbers that further layers would need leave the format. Save it in float32"
+        )
+    keys, signs_seed = unit(rows), seed_for(classes, draw.room)
+    gain = gain_of(rows, draw.floor, words(made.basis, codes(signs_seed, classes, draw.room)), base)
+    room = strips(base, len(rows), gain)
+    found = thresholds(base, keys, answers, draw, made.kept, room)
+    found = _down_to_rewordings(made, found, digests, keys, room, stored, reworded)
     limits = _limits(found, stored, kept)
     odd = np.flatnonzero(found.tau > found.largest)
     if len(odd):
@@ -187,9 +196,8 @@ def assembled(
         pairs = "; ".join(f"{stored[row].where} and {limits[row]}" for row in worst)
         raise PrecisionError(
             f"the encoder hardly tells apart {plural(len(odd), 'question')} from texts with another answer: {pairs}. "
-            "Give them one answer, remove one of the two, or take another encoder"
+            "Give them one answer, remove one of the two, or take another encoder" + _in_float32(base, room)
         )
-    signs_seed = seed_for(classes, draw.room)
     known = {each.question: each for each in made.manifest.questions}
     entries = tuple(
         StoredQuestion(digest, int(answer), float(tau), known[digest].moved if digest in known else None)
@@ -346,7 +354,7 @@ def _down_to_rewordings(
     found: Thresholds,
     digests: Sequence[str],
     keys: Floats,
-    blocks: int,
+    room: Floats,
     stored: Sequence[Question],
     where: Sequence[str],
 ) -> Thresholds:
@@ -356,9 +364,9 @@ def _down_to_rewordings(
     there, draw = np.flatnonzero(owner != NOBODY), made.manifest.draw
     if not len(there):
         return found
-    most = lowered(made.encoder, (keys[owner[there]] * made.reworded[there]).sum(axis=1), draw.reach, blocks)
+    most = lowered((keys[owner[there]] * made.reworded[there]).sum(axis=1), draw.reach, room[owner[there]])
     np.minimum.at(tau, owner[there], most)
-    least = thresholds(made.encoder, keys, _answers(stored), replace(draw, floor=-1.0), made.kept, blocks)
+    least = thresholds(made.encoder, keys, _answers(stored), replace(draw, floor=-1.0), made.kept, room)
     for each, question, wanted in zip(there.tolist(), owner[there].tolist(), most.tolist(), strict=True):
         if wanted < least.tau[question]:
             named = where[each] if each < len(where) else f"a rewording of {stored[question].where}"
@@ -386,6 +394,20 @@ def _limits(found: Thresholds, stored: Sequence[Question], kept: Sequence[str]) 
         else:
             said.append("the floor")
     return said
+
+
+def _in_float32(encoder: Encoder, room: Floats) -> str:
+    """A way out for many questions in a short format; `room` `(N,)`: their `strips`.
+
+    In float16 many neurons may only write little, and in bfloat16 later layers read û roughly.
+    """
+    if not encoder.format.short or not len(room):
+        return ""
+    most = max(-1.0, 1.0 - 2.0 * float(room.max()))
+    return (
+        f"; or save it in float32, because in {encoder.dtype} so many questions can be told apart only from texts with "
+        f"cosines up to {most:.2f}"
+    )
 
 
 def _no_answers(count: int) -> Ints:

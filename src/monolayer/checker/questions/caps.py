@@ -66,7 +66,7 @@ class Inputs:
     def _check_finite(self) -> None:
         """Refuse neurons that could write a number that is not finite (Q2)."""
         found, fmt, words = self.found, self.found.encoder.format, self.words
-        rest = float(np.abs(found.constant).max()) + words.x
+        rest = float(np.abs(found.constant).max()) + words.x + words.level.most
         for layer in range(found.layers):
             mine = np.flatnonzero(found.layer == layer)
             if not len(mine):
@@ -99,7 +99,9 @@ class Inputs:
             near, far, flat = words.seen_length
             later = found.layer > 0
             seen = centred(found.reads)
-            slack = np.abs(seen @ words.seen) + lengths(seen) * words.lost[0] + lengths(found.reads - seen) * words.x
+            slack = np.abs(seen @ words.seen) + lengths(seen) * words.quiet
+            slack += np.abs(seen @ words.level.writes) * words.level.loose
+            slack += lengths(words.level.carried(seen) - found.reads) * words.x
             moved = np.array([words.sizes.after(max(1, 2 * layer), flat) for layer in range(found.layers)])[found.layer]
             drift = PADDING * (self.size * root * moved + self.err)
             low, high = -found.encoder.silence - bias - drift, level - bias + drift

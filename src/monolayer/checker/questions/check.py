@@ -215,7 +215,9 @@ def assumed(found: QuestionFolder) -> tuple[str, ...]:
             "û is what the norm behind the attention of the first appended layer returns at the first token, over √D; "
             f"no norm returns a vector longer than √D (1 + {most}){flat}; behind the first neurons a norm returns the "
             "true vector, before it is rounded to the format, to within 2(D + 16)u κ² of its length: κ the length of "
-            "its argument over that of it less its mean, D the width, u = 2^-24"
+            "its argument over that of it less its mean, D the width, u = 2^-24; a norm takes one number off all "
+            "coordinates and multiplies all with one number, each coordinate up to 8u κ of its length and the rounding "
+            "to the format"
         ),
         (
             "tanh is off by at most 2^-10 of itself; it is −1 from −10 on and erf from −6 on; silu is x/(1 + exp(−x)) "

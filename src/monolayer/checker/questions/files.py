@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,12 +33,21 @@ BESIDE = frozenset({"README.md", "certificate.json", FILE, BESIDE_WEIGHTS})
 """Files in the folder that transformers does not read."""
 
 
+class Level(NamedTuple):
+    """The last neuron of the first appended layer: what it reads and writes `(D,)`, and its bias."""
+
+    reads: Floats
+    bias: float
+    writes: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class QuestionFolder:
     """An encoder with questions: the encoder, the manifest, and the numbers of the appended layers and of the head.
 
     `reads` `(N, D)`, `bias` `(N,)`, `writes` `(N, D)`: what each neuron reads, its bias, and what it writes. `layer`
-    `(N,)`: the appended layer it stands in. `constant` `(D,)`: what the first appended layer adds to every text.
+    `(N,)`: the appended layer it stands in. `constant` `(D,)`: what the first appended layer adds to every text, and
+    `level`: its neuron that all texts wake.
     `dense` `(R, D)`: the rows of the head's dense layer that are not 0. `signs` `(K, R)`: the code of each class, ±1,
     and `scale` the size of the entries of the last layer.
     """
@@ -52,6 +62,7 @@ class QuestionFolder:
     writes: Floats
     layer: Ints
     constant: Floats
+    level: Level
     dense: Floats
     signs: Floats
     scale: float
@@ -59,7 +70,7 @@ class QuestionFolder:
     @property
     def layers(self) -> int:
         """How many layers are appended."""
-        return max(1, -(-len(self.bias) // self.encoder.neurons))
+        return self.encoder.blocks(len(self.bias))
 
     @property
     def answers(self) -> Ints:
@@ -112,7 +123,7 @@ def read_questions(opened: TensorFolder) -> QuestionFolder:
         raise UnhandledError(f"the tensor {error.args[0]} is missing") from None
     except DataError as error:
         raise UnhandledError(f"the encoder in {FILE}: {error}") from None
-    layers = max(1, -(-len(manifest.questions) // encoder.neurons))
+    layers = encoder.blocks(len(manifest.questions))
     demand_equal(
         "config.json",
         read_json(opened.path / "config.json", opened.content["config.json"]),
@@ -136,6 +147,7 @@ class _Reader:
         """The folder with this many appended layers."""
         encoder, kind, D, count = self.encoder, self.encoder.kind, self.encoder.width, len(self.manifest.questions)
         parts: dict[str, list[Floats]] = {"W_1": [], "b_1": [], "W_2": []}
+        last: dict[str, list[Floats]] = {"W_1": [], "b_1": [], "W_2": []}
         constant = np.zeros(D)
         for number in range(layers):
             start = encoder.layer(encoder.layers + number)
@@ -144,22 +156,28 @@ class _Reader:
                 self._demand(f"{start}{norm}.weight", (D,), 1.0)
                 self._demand(f"{start}{norm}.bias", (D,), 0.0)
             H = encoder.neurons
-            parts["W_1"].append(self._numbers(f"{start}{kind.linear['W_1']}.weight", (H, D)))
-            parts["b_1"].append(self._numbers(f"{start}{kind.linear['W_1']}.bias", (H,)))
-            parts["W_2"].append(self._numbers(f"{start}{kind.linear['W_2']}.weight", (D, H)).T)
+            read = {
+                "W_1": self._numbers(f"{start}{kind.linear['W_1']}.weight", (H, D)),
+                "b_1": self._numbers(f"{start}{kind.linear['W_1']}.bias", (H,)),
+                "W_2": self._numbers(f"{start}{kind.linear['W_2']}.weight", (D, H)).T,
+            }
+            for name, numbers in read.items():
+                parts[name].append(numbers[: encoder.per_layer])
+                last[name].append(numbers[encoder.per_layer])
             if number == 0:
                 constant = self._numbers(f"{start}{kind.linear['W_2']}.bias", (D,))
             else:
                 self._demand(f"{start}{kind.linear['W_2']}.bias", (D,), 0.0)
         whole = {name: np.concatenate(found) for name, found in parts.items()}
-        if any(part[count:].any() for part in whole.values()):
+        if any(part[count:].any() for part in whole.values()) or any(np.any(part[1:]) for part in last.values()):
             raise UnhandledError(f"a neuron that {FILE} gives to no question is not 0")
+        level = Level(last["W_1"][0], float(last["b_1"][0]), last["W_2"][0])
         dense, signs, scale = self._head()
         if self.rest:
             raise UnhandledError(f"the tensor {sorted(self.rest)[0]} belongs neither to the encoder nor to our layers")
         digests = {name: self.opened[name].digest() for name in self.opened}
         reads, bias, writes = (whole[name][:count] for name in ("W_1", "b_1", "W_2"))
-        layer = np.arange(count) // encoder.neurons
+        layer = np.arange(count) // encoder.per_layer
         return QuestionFolder(
             encoder,
             self.opened,
@@ -171,6 +189,7 @@ class _Reader:
             writes,
             layer,
             constant,
+            level,
             dense,
             signs,
             scale,

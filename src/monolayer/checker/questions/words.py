@@ -16,6 +16,8 @@ WANTED = 0.5
 """What the argument of tanh must be at least, in size, at words that neurons write (Q5)."""
 FLATTEST = 4.0
 """How many times as long as it is less its mean a state with a word may be at most (Q4)."""
+ENTRY = 8.0
+"""By how many u a norm may be off in each coordinate, besides its mean and its scale (Q3)."""
 TANH = 2.0**-10
 """The share by which tanh may be off, before it is rounded to the format."""
 CODES_AT_ONCE = 1 << 10
@@ -61,20 +63,59 @@ class Sizes:
         rounded = 1.01 * fmt.unit if fmt.short else 0.0
         return float(PADDING * (2.0 * (D + 16) * UNIT * flat**2 + rounded + 2.0 * fmt.lost))
 
+    def norm_turn(self, flat: float) -> float:
+        """υ: how far it is, over √D, from some multiple of the true vector plus a multiple of (1, …, 1)."""
+        fmt = self.found.encoder.format
+        rounded = 1.01 * fmt.unit if fmt.short else 0.0
+        return float(PADDING * (ENTRY * UNIT * flat + rounded + 2.0 * fmt.lost))
+
     def after(self, norms: int, flat: float) -> float:
         """ω: how far a direction has moved, over √D, after this many norms, the first of a state with κ = `flat` (Q3).
 
-        Every further one moves a direction at most by a share ω² of ω, shortens it by ε and adds its own error.
+        Each norm turns it by its υ. Only the last one's error of length counts, because further norms take it out.
         """
-        moved = self.norm_error(flat)
+        turned, error = 0.0, self.norm_error(flat)
         for _ in range(norms - 1):
-            if not moved <= 0.25:
-                raise UnhandledError("roundings of norms add up to more than the proof covers")
-            again = (1.0 + moved) / (1.0 - moved)
-            moved = moved * (1.0 + moved**2) + self.found.encoder.epsilon / (1.0 - moved) ** 2 + self.norm_error(again)
+            if not turned + error <= 0.25:
+                break
+            turn = self.norm_turn(flat) / (1.0 - error)
+            turned += turn * (1.0 + turn**2)
+            flat = (1.0 + error) / (1.0 - error)
+            error = self.norm_error(flat)
+        moved = turned + error + (self.found.encoder.epsilon / (1.0 - error) ** 2 if norms > 1 else 0.0)
         if not moved <= 0.25:
             raise UnhandledError("roundings of norms add up to more than the proof covers")
         return float(PADDING * moved)
+
+
+class Levelled:
+    """What the neuron that levels makes of x = √D û: Mx + ℓ v + δ v, with M = I + v wᵀ and |δ| ≤ `loose` (Q3).
+
+    `size`: |v|. `longest`: at least |M|. `most`: the longest vector that the neuron writes.
+    """
+
+    def __init__(self, found: QuestionFolder, x: float) -> None:
+        encoder, (reads, bias, writes) = found.encoder, found.level
+        self.reads, self.writes = reads, writes
+        v, gamma = encoder.format.unit, BINARY32.gamma(encoder.width + 2.0)
+        size = float(lengths(reads))
+        err = PADDING * gamma * (size * x + abs(bias)) + 2.0**-90
+        least, most = bias - size * x - err, bias + size * x + err
+        if not size > 0.0 or not least * (1.0 - 2.0 * v) >= encoder.identity + 1.0:
+            raise UnhandledError("the neuron that levels is not awake at every û")
+        if not most * (1.0 + 4.0 * v) <= encoder.format.largest:
+            raise UnhandledError("the neuron that levels may return a number that is not finite")
+        self.size = float(lengths(writes))
+        self.loose = PADDING * ((0.001 + 5.0 * v) * most + err)
+        self.most = PADDING * (1.0 + 4.0 * v) * most * self.size
+        along = float(writes @ reads) / size
+        across = float(lengths(writes - along / size * reads))
+        self.longest = PADDING * (max(1.0, abs(1.0 + size * along)) + size * across)
+
+    def carried(self, rows: Floats) -> Floats:
+        """Mᵀ w for rows w `(…, D)`: ⟨w, Mx⟩ = ⟨Mᵀw, x⟩."""
+        found: Floats = rows + (rows @ self.writes)[..., None] * self.reads
+        return found
 
 
 class Words:
@@ -94,16 +135,22 @@ class Words:
         self.there[answers] = True
         self.dense = centred(found.dense)
         self.reads, self.whole = lengths(self.dense), lengths(found.dense)
-        self.seen = centred(found.constant)
+        self.x = x = self.sizes.anywhere * self.sizes.root
+        self.level = Levelled(found, x)
+        constant = found.constant + found.level.bias * found.level.writes
+        self.seen = centred(constant)
         # What neurons of the first layer outweigh: û and the word of `unknown`. Later layers add no such word.
         self.ground = np.array([1.0, 0.0])[:, None] * np.abs(self.dense @ self.seen)
-        self.base = np.array([float(lengths(found.constant)), 0.0])
+        self.base = np.array([float(lengths(constant)), 0.0])
+        self.left = np.array([self.level.longest * x, x])
         # How errors of sums grow with what is written, and what they are without it (Q4).
         H, v, fmt = encoder.neurons, self.sizes.round, encoder.format
+        added = np.array([float(lengths(found.constant)) + self.level.most + x, x])
+        spacing, loose = 4.0 * self.sizes.root * fmt.lost, np.array([self.level.loose * self.level.size, 0.0])
         self.share = 3.0 * PADDING * (BINARY32.gamma(H + 4.0) + 3.1 * v)
-        x = self.sizes.anywhere * self.sizes.root
-        self.lost = PADDING * ((BINARY32.gamma(H + 4.0) + 3.1 * v) * (self.base + x) + 4.0 * self.sizes.root * fmt.lost)
-        self.x = x
+        self.lost = PADDING * ((BINARY32.gamma(H + 4.0) + 3.1 * v) * added + spacing + loose)
+        # Where no neuron of a question fires, sums have no more than four terms that are not 0 (Q3).
+        self.quiet = float(PADDING * ((BINARY32.gamma(8.0) + 3.1 * v) * added[0] + spacing))
 
     @cached_property
     def apart(self) -> int:
@@ -149,9 +196,9 @@ class Words:
         whole, seen = lengths(self.written)[:, None], lengths(centred(self.written))[:, None]
         found = np.full((2, len(self.written)), np.inf)
         for later in range(2):
-            other = self.base[later] + self.x + root * np.sqrt(self.found.encoder.epsilon) + self.lost[later]
+            other = self.base[later] + self.left[later] + root * np.sqrt(self.found.encoder.epsilon) + self.lost[later]
             gain = own - PADDING * (self.reads * self.share * whole + wanted * (seen + self.share * whole))
-            need = self.ground[later] + self.reads * (self.x + self.lost[later]) + wanted * other
+            need = self.ground[later] + self.reads * (self.left[later] + self.lost[later]) + wanted * other
             flat = FLATTEST * seen - (1.0 + (FLATTEST + 1.0) * self.share) * whole  # so that κ ≤ FLATTEST
             with np.errstate(divide="ignore", invalid="ignore"):
                 signs = np.where(gain > 0.0, need / gain, np.inf).max(axis=1)
@@ -178,13 +225,13 @@ class Words:
             raise UnhandledError("a neuron of a later layer may not be silent behind another one's answer")
         whole, seen = lengths(self.written), lengths(centred(self.written))
         for turn in range(2):
-            other = self.base[turn] + self.x + self.lost[turn]
+            other = self.base[turn] + self.left[turn] + self.lost[turn]
             for start in range(0, len(self.written), CODES_AT_ONCE):
                 some = slice(start, start + CODES_AT_ONCE)
                 product = np.abs(self.written[some] @ rows.T) + PADDING * size * self.share * whole[some, None]
                 held = np.abs(rows @ self.seen) * (turn == 0)
                 gain = room * (seen[some, None] - self.share * whole[some, None]) - product
-                need = held + size * (self.x + self.lost[turn]) + room * other
+                need = held + size * (self.left[turn] + self.lost[turn]) + room * other
                 with np.errstate(divide="ignore", invalid="ignore"):
                     wanted = np.where(gain > 0.0, need / gain, np.inf).max(axis=1)
                 least[turn, some] = np.maximum(least[turn, some], PADDING * wanted)
@@ -193,20 +240,23 @@ class Words:
     @cached_property
     def seen_length(self) -> tuple[float, float, float]:
         """Of the state behind the first layer where no neuron fires: least and largest length less its mean, and κ."""
-        error = float(self.lost[0])
-        seen, whole = float(lengths(self.seen)), float(self.base[0])
-        least, most = (
-            seen - self.x - error,
-            seen + self.x + error + self.sizes.root * np.sqrt(self.found.encoder.epsilon),
-        )
+        level, error = self.level, self.quiet
+        seen, rest = float(lengths(self.seen)), float(self.left[0]) + level.loose * level.size
+        # |B̄ + z|² = |B̄|² + 2⟨B̄, z⟩ + |z|², and z = Mx + δ v is almost at right angles to B̄ (Q3).
+        product = 2.0 * float(lengths(level.carried(self.seen)) * self.x + level.loose * abs(self.seen @ level.writes))
+        least = np.sqrt(max(0.0, seen**2 - PADDING * product)) - error
+        most = np.sqrt(seen**2 + PADDING * (product + rest**2)) + error
+        most += self.sizes.root * np.sqrt(self.found.encoder.epsilon)
         if not least > 0.0:
             raise UnhandledError("the word of `unknown` does not outweigh the longest û")
-        return least / PADDING, float(most * PADDING), float(PADDING * (whole + self.x + error) / least)
+        flat = PADDING * (float(self.base[0]) + rest + error) / least
+        return float(least / PADDING), float(most * PADDING), float(flat)
 
     def unknown_decides(self) -> bool:
         """Whether `unknown` has the largest logit wherever all neurons are silent, whatever û is (Q5, Q6)."""
         least, most, flat = self.seen_length
-        own = self.found.signs[0] * (self.dense @ self.seen) - self.reads * (self.x + self.lost[0])
+        rest = self.left[0] + self.level.loose * self.level.size + self.quiet
+        own = self.found.signs[0] * (self.dense @ self.seen) - self.reads * rest
         moved = self.sizes.after(1 + 2 * (self.found.layers - 1), flat)
         seen = self.sizes.root * own / most / PADDING - self._head_error(moved)
         return bool(least > 0.0 and self.decides(float(seen.min())))
