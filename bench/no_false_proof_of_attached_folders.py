@@ -113,6 +113,8 @@ def main() -> None:
                 found.verdicts.update(tally.verdicts)
                 found.false.extend(tally.false)
                 print(*tally.false, sep="\n", end="\n" if tally.false else "", flush=True)
+                done = found.verdicts.total()
+                print(f"   {done:,} of {len(every):,} after {time.perf_counter() - began:.0f} s", flush=True)
     for name, count in sorted(found.verdicts.items()):
         print(f"{count:>7,} {name}")
     spent = time.perf_counter() - began

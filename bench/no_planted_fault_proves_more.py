@@ -14,19 +14,22 @@ more only if the sentence is about it alone. Exit 1 where anything proves more, 
 that comes back differs (`planted_answers.py`): data as they are read, weights as they are built, predictions. If it
 differs without an error, or comes back where the true code refuses, the fault *gives another answer*, and wants a test.
 If there is an error where the true code answers, it *refuses*: whoever asks learns of it. What is said above of *proves
-more* holds for *another answer*; lines that no test executes are listed, and do not decide. `--seconds 0` asks this
-question first, and tests only of a fault that does harm: it finds the same ones sooner, and does not try whether tests
-see the others.
+more* holds for *another answer*; lines that no test executes are listed, and do not decide.
+
+`--seconds 0` asks this question first, of all faults, and only then collects and traces the tests, for those that
+differ. It does not try whether tests see the others. A fault that no question
+reaches is *never asked*. `--harmful 0` leaves the tests to another run (`--resume`), which finds what *differs* in
+`--list`. `--share 0.2` plants a fifth of the faults of each file, drawn by `--seed`.
 
 A fault with which a test does not end is *stopped*: when the test has used ten times (`--times`) the processor time
 that it takes on the true code in the same run, and that of the longest test on top. Nothing outlives this script
 (`forks.py`).
 
 Tests run in forks of one process that has imported and collected everything, also what tests import while they run: a
-fault that is seen costs a second, one that is not 15, one that hangs 10. Only questions that execute the line are
-asked. All of them take a processor half a day; `--minutes` plants as many as fit, in random order. `--list` is written
-as the faults come back, so a run that is stopped keeps what it found; `--again` plants what such a file lists, in its
-order.
+fault that is seen costs a second, one that is not 15, one that hangs 10. Only questions that execute the statement are
+asked, up to the first that does harm. All of them take a processor half a day; `--minutes` plants as many as fit, in
+random order. `--list` is written as the faults come back, and `--resume` goes on where such a run was stopped;
+`--again` plants what such a file lists, in its order.
 
     python bench/no_planted_fault_proves_more.py                       a sample of 200
     python bench/no_planted_fault_proves_more.py --all --jobs 16       everything
@@ -35,307 +38,39 @@ order.
     python bench/no_planted_fault_proves_more.py --kind abs --minutes 5    all of a kind, as far as five minutes go
     python bench/no_planted_fault_proves_more.py --package cluster --file spill.py    one file of another package
     python bench/no_planted_fault_proves_more.py --package data --all --seconds 0     what gives another answer, quickly
+    python bench/no_planted_fault_proves_more.py --package data --share 0.2 --seconds 0 --list found.tsv --resume
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import gc
-import importlib
 import json
+import math
 import os
 import pickle
 import random
-import re
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 for threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[threads] = "1"  # forks and threads do not mix
 
-from forks import Ended, Fork, Forks, Step  # noqa: E402
-from planted_corpus import Claim  # noqa: E402
-from planted_faults import Fault, assigned, faults, modules  # noqa: E402
+from forks import Ended, Forks  # noqa: E402
+from planted_faults import Fault, faults, modules  # noqa: E402
 from planted_packages import CHECKER, PACKAGES, Package  # noqa: E402
-from planted_suite import Line, Suite, collected, imported, traced, tracing  # noqa: E402
-from planted_told import Answer  # noqa: E402
+from planted_run import CORPUS, DIFFERS, Answered, Run, Verdict, answered, covers  # noqa: E402
+from planted_suite import Suite, collected, imported, traced  # noqa: E402
 from workload import claim, record, recordable, run  # noqa: E402
 
 REVIEWED = Path(__file__).with_name("planted_faults_reviewed.json")
-
-
-# -- planting ------------------------------------------------------------------------------------------------
-
-
-def plant(fault: Fault, tree: ast.Module, package: Package) -> None:
-    """Put a fault into this process."""
-    fault.plant()
-    ast.fix_missing_locations(tree)
-    path = str(package.folder / fault.file)
-    name = f"{package.module}." + fault.file.removesuffix(".py").replace("/", ".")
-    module, code = importlib.import_module(name), compile(tree, path, "exec", dont_inherit=True)
-    if fault.function:
-        _function(module, fault.function).__code__ = _code(code, fault.function)
-    else:
-        _assign_anew(module, tree, package.module)
-
-
-def _code(code: CodeType, name: str) -> CodeType:
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            if const.co_qualname == name:
-                return const
-            if name.startswith(const.co_qualname + "."):
-                return _code(const, name)
-    raise LookupError(name)
-
-
-def _function(module: ModuleType, name: str) -> FunctionType:
-    found: Any = module
-    for part in name.split("."):
-        found = found.__dict__[part]
-    while not isinstance(found, FunctionType):
-        found = next(getattr(found, part) for part in ("__wrapped__", "__func__", "fget") if hasattr(found, part))
-    while hasattr(found, "__wrapped__"):
-        found = found.__wrapped__
-    return found
-
-
-def _assign_anew(changed: ModuleType, tree: ast.Module, package: str) -> None:
-    """Constants of a module, of those that import them, and what these make of them; then wherever else they are."""
-    renamed: list[tuple[str, Any, Any]] = []
-    beside = [module for name, module in list(sys.modules.items()) if name.startswith(f"{package}.")]
-    for module in beside[beside.index(changed) :]:
-        source = tree if module is changed else ast.parse(Path(str(module.__file__)).read_text())
-        for statement in source.body:
-            if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(package):
-                names = [alias.asname or alias.name for alias in statement.names]
-            elif assigned(statement) is not None:
-                names = [node.id for node in ast.walk(assigned(statement)) if isinstance(node, ast.Name)]
-            else:
-                continue
-            old = {name: module.__dict__.get(name) for name in names}
-            alone = ast.fix_missing_locations(ast.Module([statement], []))
-            exec(compile(alone, str(module.__file__), "exec", dont_inherit=True), module.__dict__)
-            renamed += [(name, old[name], module.__dict__[name]) for name in names]
-    others = [module for name, module in list(sys.modules.items()) if name.startswith(("tests.", "monolayer."))]
-    for module in others:
-        for name, old, new in renamed:
-            if module.__dict__.get(name) is old and old is not new:
-                module.__dict__[name] = new
-
-
-# -- the second question -------------------------------------------------------------------------------------
-
-
-_CORPUS: list[tuple[str, Callable[[], Claim | Answer]]] = []
-"""Filled before the first fork."""
-
-
-class Answered(NamedTuple):
-    """What the true code claims or answers, the seconds of processor time that it takes, and the lines it executes."""
-
-    claim: Any
-    seconds: float
-    lines: frozenset[Line]
-
-
-def answered(package: Package, names: list[str], step: Step) -> dict[str, Answered]:
-    """Ask the code as it is. A question that has two answers tells nothing."""
-    found, wanted = {}, set(names)
-    for name, ask in _CORPUS:
-        if name in wanted:
-            step(name)
-            began = time.process_time()
-            with tracing(package) as seen:
-                claim = ask()
-            found[name] = Answered(claim, time.process_time() - began, frozenset(seen))
-            if isinstance(claim, Answer) and ask() != claim:
-                raise ValueError(f"{name} is answered in two ways")
-    return found
-
-
-def compared(true: dict[str, Answered], found: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Where faulty code claims more than the true code or answers otherwise, and where it claims less or refuses."""
-    more = [name for name, claim in found.items() if claim.exceeds(true[name].claim)]
-    less = [name for name, claim in found.items() if true[name].claim.exceeds(claim)]
-    return more, less
-
-
-def _covers(pattern: str, key: str) -> bool:
-    """Whether a key of the reviewed faults covers a fault: it is its key, or begins it and ends in `*`, or it is a
-    regular expression, which begins with `^`."""
-    if pattern.startswith("^"):
-        return re.search(pattern, key) is not None
-    return pattern == key or (pattern.endswith("*") and key.startswith(pattern.removesuffix("*")))
-
-
-@dataclass
-class Verdict:
-    """What became of a fault: the test that fails, or where it claims more and less than the true code."""
-
-    fault: Fault
-    key: str
-    outcome: str = ""
-    by: str = ""
-    seconds: float = 0.0
-
-    @property
-    def row(self) -> str:
-        """A line of the file that `--list` writes and `--again` reads."""
-        return f"{self.outcome}\t{self.key}\t{self.fault.line}\t{self.by}\t{self.seconds:.2f}"
-
-
-class Run:
-    """All faults of a run, some at a time."""
-
-    def __init__(
-        self, suite: Suite, trees: dict[str, ast.Module], options: argparse.Namespace, true: dict[str, Answered]
-    ) -> None:
-        self.suite, self.trees, self.options, self.true = suite, trees, options, true
-        self.package: Package = options.package
-        self.killers: dict[str, Counter[str]] = defaultdict(Counter)
-        self.reviewed = self.package.reviewed(json.loads(REVIEWED.read_text()))
-        self.seconds = suite.seconds | {name: answer.seconds for name, answer in true.items()}
-        self.longest = max(self.seconds.values(), default=0.0)
-        self.asked = {line for answer in true.values() for line in answer.lines}
-        """Lines that questions execute."""
-
-    def limit(self, name: str) -> float:
-        """Seconds of processor time after which a test or a question is taken to hang.
-
-        The longest step is added because what several tests share, such as a host, is made by the first that needs it:
-        when tests were timed that may have been another one, which took at least as long as making it does.
-        """
-        found: float = self.options.times * self.seconds[name] + self.longest
-        return found
-
-    def tests_of(self, fault: Fault) -> list[str]:
-        """Those that execute it: three that saw other faults of the function, then the quickest and most special."""
-        lines = self.suite.lines.get(fault.file, {})
-        names = lines.get(fault.line, [])
-        if not fault.function:
-            names = self._users(fault)
-        best = [name for name, _ in self.killers[f"{fault.file} {fault.function}"].most_common(3) if name in names]
-        return best + sorted(set(names) - set(best), key=lambda name: (self.suite.cost[name], name))
-
-    def _users(self, fault: Fault) -> list[str]:
-        """Tests that execute a line that has the name of a constant in it, or one made of it."""
-        found: set[str] = set()
-        wanted = {name.strip() for name in fault.name.strip("()").split(",")}
-        if wanted & {"BINARY64", "BINARY32"}:
-            wanted |= {"format", "fmt", "gamma", "UNIT", "TINY", "U"}
-        for file, lines in self.suite.lines.items():
-            source = (self.package.folder / file).read_text().splitlines()
-            for line, names in lines.items():
-                if any(word in source[line - 1] for word in wanted):
-                    found.update(names)
-        for name, item in self.suite.items.items():
-            names = {*item.function.__code__.co_names, *item.function.__globals__}  # type: ignore[attr-defined]
-            if wanted & names or "NUMBERS" in names:
-                found.add(name)
-        return sorted(found)
-
-    def ask(self, fault: Fault) -> Callable[[Step], tuple[str | None, list[str], list[str], int]]:
-        """What a fork does."""
-        names = self.tests_of(fault)
-
-        def action(step: Step) -> tuple[str | None, list[str], list[str], int]:
-            def begin(name: str) -> None:
-                step(name, self.limit(name))
-
-            plant(fault, self.trees[fault.file], self.package)
-            failed, left = self.suite.run(names, begin, time.process_time() + self.options.seconds)
-            if failed is not None or self.options.quick:
-                return failed, [], [], len(left)
-            more, less = self.differs(fault, begin)
-            if more and left:
-                failed, left = self.suite.run(left, begin, time.process_time() + self.options.harmful)
-            return failed, more, less, len(left)
-
-        return action
-
-    def differs(self, fault: Fault, begin: Callable[[str], None]) -> tuple[list[str], list[str]]:
-        """Where the code claims more or answers otherwise now, and where it claims less or refuses.
-
-        Claims are all asked; of answers one that differs is enough.
-        """
-        found: dict[str, Any] = {}
-        for name, ask in self.questions(fault):
-            begin(name)
-            found[name] = ask()
-            if isinstance(found[name], Answer) and found[name].exceeds(self.true[name].claim):
-                break
-        return compared(self.true, found)
-
-    def questions(self, fault: Fault) -> list[tuple[str, Callable[[], Claim | Answer]]]:
-        """Those that execute the fault, the quickest first; all where no line tells."""
-        place = (fault.file, fault.line)
-        known = fault.function and (place in self.asked or fault.line in self.suite.lines.get(fault.file, {}))
-        few = [one for one in _CORPUS if not known or place in self.true[one[0]].lines]
-        few = [one for one in few if self.package.concerns(one[0], fault.file)]
-        return sorted(few, key=lambda one: self.true[one[0]].seconds)
-
-    def reason(self, fault: Fault, claims_more: bool) -> str:
-        """Why a fault that nothing sees does no harm, if someone has said so.
-
-        Where it claims more, that must have been said of this very fault: a sentence about many was not written for it.
-        """
-        key = self.package.prefix + fault.key
-        exact = self.reviewed.get(key, "")
-        broad = (why for pattern, why in self.reviewed.items() if _covers(pattern, key))
-        return exact if claims_more else exact or next(broad, "")
-
-    def judge(self, fault: Fault, ended: Ended) -> Verdict:
-        verdict, saw = Verdict(fault, self.package.prefix + fault.key), self.killers[f"{fault.file} {fault.function}"]
-        if ended.answer is None:
-            saw[ended.step] += 1
-            verdict.outcome, verdict.by = "killed", f"broke off in {ended.step}"
-            if ended.stopped:
-                usual, limit = self.seconds[ended.step], self.limit(ended.step)
-                verdict.outcome = "stopped"
-                verdict.by = f"{ended.step} takes {usual:.2f} s on the true code, and had not ended after {limit:.0f} s"
-            return verdict
-        failed, more, less, left = ended.answer
-        if failed is not None:
-            verdict.outcome, verdict.by = "killed", failed
-            saw[failed] += 1
-        elif why := self.reason(fault, bool(more)):
-            verdict.outcome, verdict.by = "reviewed", why
-        elif more:
-            verdict.outcome, verdict.by = self.package.criterion.harm, f"{len(more)}: {', '.join(more[:3])}"
-        elif less:
-            verdict.outcome, verdict.by = self.package.criterion.less, f"{len(less)}: {', '.join(less[:3])}"
-        else:
-            verdict.outcome = "no difference" if self.tests_of(fault) else "never run"
-            verdict.by = f"{left} tests not asked" if left else ""
-        return verdict
-
-    def all(self, planted: list[Fault], forks: Forks, end: float) -> Iterator[Verdict]:
-        """Verdicts as they come; no fault is planted after `end`, a time of `perf_counter`."""
-        waiting, running = list(reversed(planted)), dict[Fork, tuple[Fault, float]]()
-        while waiting or running:
-            if time.perf_counter() > end:
-                waiting.clear()
-            while waiting and len(running) < self.options.jobs:
-                fault = waiting.pop()
-                running[forks.start(self.ask(fault))] = (fault, time.perf_counter())
-            for fork, ended in forks.ended(running):
-                fault, began = running.pop(fork)
-                verdict = self.judge(fault, ended)
-                verdict.seconds = time.perf_counter() - began
-                yield verdict
 
 
 # -- what is printed -----------------------------------------------------------------------------------------
@@ -344,7 +79,7 @@ class Run:
 def outcomes(package: Package) -> tuple[str, ...]:
     """Everything that can become of a fault in a package."""
     harm, less = package.criterion
-    return ("killed", "stopped", "never run", less, "reviewed", harm, "no difference")
+    return ("killed", "stopped", "never run", "never asked", less, "reviewed", harm, DIFFERS, "no difference")
 
 
 def show(found: list[Verdict], columns: tuple[str, ...]) -> None:
@@ -364,9 +99,18 @@ def unbroken(ended: Ended) -> Any:
     return ended.answer
 
 
-def chosen(trees: dict[str, ast.Module], options: argparse.Namespace) -> list[Fault]:
+def shared(every: list[Fault], share: float, seed: int) -> list[Fault]:
+    """As large a share of the faults of each file, drawn by the seed and the name of the file."""
+    files: dict[str, list[Fault]] = defaultdict(list)
+    for fault in every:
+        files[fault.file].append(fault)
+    few = [random.Random(f"{seed} {file}").sample(some, math.ceil(share * len(some))) for file, some in files.items()]
+    wanted = {fault.key for some in few for fault in some}
+    return [fault for fault in every if fault.key in wanted]
+
+
+def chosen(every: list[Fault], options: argparse.Namespace) -> list[Fault]:
     """The faults of a run."""
-    every = [fault for file, tree in trees.items() for fault in faults(tree, file)]
     if options.file:
         every = [fault for fault in every if any(part in fault.file for part in options.file)]
     if options.kind:
@@ -379,10 +123,13 @@ def chosen(trees: dict[str, ast.Module], options: argparse.Namespace) -> list[Fa
         wanted = [row[1].removeprefix(prefix) for row in rows if row[0] not in ("killed", "reviewed")]
         by_key = {fault.key: fault for fault in every}
         return [by_key[key] for key in dict.fromkeys(wanted) if key in by_key]
+    if options.share:
+        every = shared(every, options.share, options.seed)
     if options.minutes:
         random.Random(options.seed).shuffle(every)
         return every
-    few = options.sample and len(every) > options.sample and not (options.all or options.file or options.kind)
+    narrowed = options.all or options.file or options.kind or options.share
+    few = options.sample and len(every) > options.sample and not narrowed
     return sorted(random.Random(options.seed).sample(every, options.sample), key=every.index) if few else every
 
 
@@ -400,17 +147,21 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--tests", action="append", help="ask only tests/test_THIS.py, while it is written; repeatable")
     parser.add_argument("--again", type=Path, help="a file that --list wrote: what the tests did not see there")
     parser.add_argument("--list", type=Path, help="write what became of every fault to this file, one by one")
+    parser.add_argument("--resume", action="store_true", help="go on where the run ended that wrote --list")
     parser.add_argument("--all", action="store_true", help="every fault")
     parser.add_argument(
         "--sample", type=int, default=200, help="that many at random, unless a file or all are asked for"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--share", type=float, help="this share of the faults of each file, such as 0.25")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample or share")
     parser.add_argument("--minutes", type=float, help="plant in random order, and no more so long after the start")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument(
         "--seconds", type=float, default=60.0, help="of tests for each fault; 0 asks first what the faulty code answers"
     )
-    parser.add_argument("--harmful", type=float, default=300.0, help="seconds of further tests for one that does harm")
+    parser.add_argument(
+        "--harmful", type=float, default=300.0, help="seconds of further tests for one that does harm; 0: none"
+    )
     parser.add_argument(
         "--times",
         type=float,
@@ -428,63 +179,101 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def with_tests(options: argparse.Namespace, forks: Forks) -> Suite:
+    """The tests of the package, imported here, and which lines each executes."""
+    suite = collected(options.tests or list(options.package.tests))
+    known = pickle.loads(options.lines.read_bytes()) if options.lines and options.lines.exists() else {}
+    new = [name for name in suite.items if name not in known]
+    shares = [new[number :: options.jobs] for number in range(options.jobs)]
+    tests = [forks.start(partial(traced, suite, options.package, share)) for share in shares if share]
+    for fork in tests:
+        known |= unbroken(forks.result(fork))
+    if options.lines and tests:
+        options.lines.write_bytes(pickle.dumps(known))
+    suite.learn(known)
+    imported(known)
+    return suite
+
+
+def with_questions(planted: list[Fault], options: argparse.Namespace, forks: Forks) -> dict[str, Answered]:
+    """What the true code answers to the questions."""
+    true: dict[str, Answered] = {}
+    if not options.quick:
+        CORPUS.extend(options.package.corpus(forks.scratch, {fault.file for fault in planted}))
+        questions = [name for name, _ in CORPUS]
+        shares = [questions[number :: options.jobs] for number in range(options.jobs)]
+        asking = [forks.start(partial(answered, options.package, share)) for share in shares if share]
+        for fork in asking:
+            true |= unbroken(forks.result(fork))
+    return true
+
+
+def resumed(options: argparse.Namespace, planted: list[Fault]) -> dict[str, Verdict]:
+    """By its key, what an earlier run wrote of each fault; what it wrote last counts."""
+    found = {}
+    if options.resume and options.list and options.list.exists():
+        by_key = {options.package.prefix + fault.key: fault for fault in planted}
+        for line in options.list.read_text().splitlines():
+            outcome, key, _, by, seconds = line.split("\t")
+            if key in by_key:
+                found[by_key[key].key] = Verdict(by_key[key], key, outcome, by, float(seconds))
+    elif options.list:
+        options.list.write_text("")
+    return found
+
+
 def main() -> None:
     options, began = parsed(), time.perf_counter()
     trees = modules(options.package.folder)
-    planted = chosen(trees, options)
+    every = {file: faults(tree, file) for file, tree in trees.items()}
+    planted = chosen([fault for some in every.values() for fault in some], options)
+    found, end = resumed(options, planted), began + 60.0 * (options.minutes or float("inf"))
+    sentences = options.package.reviewed(json.loads(REVIEWED.read_text()))
     with Forks(options.loud) as forks:
         tempfile.tempdir = str(forks.scratch)
-        suite = collected(options.tests or list(options.package.tests))
-        known = pickle.loads(options.lines.read_bytes()) if options.lines and options.lines.exists() else {}
-        new = [name for name in suite.items if name not in known]
-        shares = [new[number :: options.jobs] for number in range(options.jobs)]
-        tests = [forks.start(partial(traced, suite, options.package, share)) for share in shares if share]
-        true: dict[str, Answered] = {}
-        asking: list[Fork] = []
-        if not options.quick:
-            _CORPUS.extend(options.package.corpus(forks.scratch))
-            questions = [name for name, _ in _CORPUS]
-            shares = [questions[number :: options.jobs] for number in range(options.jobs)]
-            asking = [forks.start(partial(answered, options.package, share)) for share in shares if share]
-        for fork in tests:
-            known |= unbroken(forks.result(fork))
-        for fork in asking:
-            true |= unbroken(forks.result(fork))
-        if options.lines and tests:
-            options.lines.write_bytes(pickle.dumps(known))
-        suite.learn(known)
-        imported(known)
-        gc.collect()
-        gc.freeze()
-        asked = Run(suite, trees, options, true)
-        print(f"{len(planted):,} faults, {len(suite.items)} tests, {len(true)} models in the corpus, "
-              f"{time.perf_counter() - began:.0f} s so far", flush=True)  # fmt: skip
-        found = []
-        if options.list:
-            options.list.write_text("")
-        for verdict in asked.all(planted, forks, began + 60.0 * (options.minutes or float("inf"))):
-            found.append(verdict)
-            if options.list:
-                with options.list.open("a") as file:
-                    file.write(verdict.row + "\n")
-            if verdict.outcome in ("stopped", "never run", options.package.criterion.harm, "no difference"):
-                where = f"{verdict.fault.file}:{verdict.fault.line}"
-                print(f"{verdict.outcome}: {where} {verdict.key}  [{verdict.by}]", flush=True)
-            if len(found) % 100 == 0:
-                print(f"   {len(found):,} after {time.perf_counter() - began:.0f} s", flush=True)
-    show(found, outcomes(options.package))
+        first = options.seconds == 0.0 and not options.quick
+        suite = None if first else with_tests(options, forks)
+        asked = Run(options.package, trees, options, sentences, with_questions(planted, options, forks), suite)
+
+        def planting(some: list[Fault], differing: dict[str, list[str]] | None = None) -> None:
+            gc.collect()
+            gc.freeze()
+            tests = len(asked.suite.items) if asked.suite else 0
+            print(f"{len(some):,} faults, {tests} tests, {len(asked.true)} questions, "
+                  f"{time.perf_counter() - began:.0f} s so far", flush=True)  # fmt: skip
+            for number, verdict in enumerate(asked.all(some, forks, end, differing), 1):
+                found[verdict.fault.key] = verdict
+                tell(verdict, options)
+                if number % 100 == 0:
+                    print(f"   {number:,} after {time.perf_counter() - began:.0f} s", flush=True)
+
+        planting([fault for fault in planted if fault.key not in found])
+        differing = {key: verdict.by.partition(": ")[2].split(", ") for key, verdict in found.items()
+                     if verdict.outcome == DIFFERS}  # fmt: skip
+        if differing and options.harmful and time.perf_counter() < end:
+            asked.suite = with_tests(options, forks)
+            planting([fault for fault in planted if fault.key in differing], differing)
+    show(list(found.values()), outcomes(options.package))
     print(f"{len(found):,} of {len(planted):,} faults planted in {time.perf_counter() - began:.0f} s")
-    counts = Counter(verdict.outcome for verdict in found)
+    counts = Counter(verdict.outcome for verdict in found.values())
     record([{outcome: counts[outcome] for outcome in outcomes(options.package)}])
-    settle(options.package, asked.reviewed, counts)
+    keys = [options.package.prefix + fault.key for some in every.values() for fault in some]
+    settle(options.package, sentences, keys, counts)
 
 
-def settle(package: Package, reviewed: dict[str, str], counts: Counter[str]) -> None:
-    """The claims of a run."""
-    every = [
-        package.prefix + fault.key for file, tree in modules(package.folder).items() for fault in faults(tree, file)
-    ]
-    stale = {pattern for pattern in set(reviewed) - set(every) if not any(_covers(pattern, key) for key in every)}
+def tell(verdict: Verdict, options: argparse.Namespace) -> None:
+    """Write what became of a fault, and print it if somebody should look."""
+    if options.list:
+        with options.list.open("a") as file:
+            file.write(verdict.row + "\n")
+    if verdict.outcome in ("stopped", "never run", options.package.criterion.harm, "no difference"):
+        where = f"{verdict.fault.file}:{verdict.fault.line}"
+        print(f"{verdict.outcome}: {where} {verdict.key}  [{verdict.by}]", flush=True)
+
+
+def settle(package: Package, reviewed: dict[str, str], every: list[str], counts: Counter[str]) -> None:
+    """The claims of a run; `every`: the keys of all faults of the package."""
+    stale = {pattern for pattern in set(reviewed) - set(every) if not any(covers(pattern, key) for key in every)}
     if stale:
         print(f"reviewed, but no longer in the source: {sorted(stale)}")
     of = f"of {counts.total():,} faults planted in {package.name}"

@@ -22,12 +22,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # models and data are tho
 
 from tests import test_files as files
 from tests import test_memory as changed
-from tests.hosts import FACTS, OTHERS, write_host
+from tests import test_templates
+from tests.hosts import FACTS, OTHERS, tokenizer, write_host
 from tests.kinds import built
 from tests.test_contract import DATA
 
 import monolayer as ml
 import planted_data
+import planted_recognized
 from monolayer.theory.targets import TARGETS
 from planted_told import Named, attempt, bits_of, own_folder, told
 
@@ -66,9 +68,17 @@ def _asked(model: Any, X: Any) -> list[object]:
 
 
 def _reloaded(model: Any, X: Any) -> list[object]:
+    """What is saved, and the model that is read from it: one that is the same is saved alike."""
     folder = own_folder() / "saved"
     model.save(folder)
-    return [folder, *_asked(ml.load(folder), X)]
+    again = ml.load(folder)
+    return [
+        folder,
+        again.save(own_folder() / "again"),
+        again.predict(X),
+        attempt(lambda: again.predict(X, strict=True)),
+        dict(again.state_dict()),
+    ]
 
 
 def _changed(model: Any, change: Callable[[Any], object]) -> object:
@@ -140,29 +150,45 @@ def _stopped(build: Callable[..., object]) -> list[object]:
 def _attaching(scratch: Path) -> Named:
     for kind, dtype in (("gpt2", torch.float32), ("llama", torch.bfloat16), ("opt", torch.float32)):
         host = write_host(scratch / f"host {kind}", kind, dtype=dtype)
-        yield f"attaching {kind}", told(lambda host=host: _attached(host))  # type: ignore[misc]
-    host = scratch / "host gpt2"
-    nearly = list(FACTS)[3]
-    yield "attaching kept", told(lambda: ml.attach(host, FACTS, keep=OTHERS).neurons)
-    yield "attaching not kept", told(lambda: ml.attach(host, FACTS, keep=["The capital", nearly]).neurons)
-    yield "attaching twice", told(lambda: ml.attach(host, [*FACTS, nearly], [*FACTS.values(), " city9"]).neurons)
-    yield "attaching again", told(lambda: ml.attach(host, [*FACTS, nearly], [*FACTS.values(), FACTS[nearly]]).neurons)
-    yield "attaching no end", told(lambda: ml.attach(host, FACTS, end=False, radius=2.0**-10).neurons)
+        folder = ml.attach(host, FACTS).save(scratch / f"attached {kind}")
+        rest = list(FACTS)[:4]
+        yield f"attaching {kind}", told(lambda host=host: _made(ml.attach(host, FACTS)))  # type: ignore[misc]
+        yield f"attached {kind} saved", told(lambda f=folder: ml.load(f).save(own_folder() / "again"))  # type: ignore[misc]
+        yield f"attached {kind} asked", told(lambda f=folder: ml.load(f).predict([*list(FACTS)[:4], *OTHERS[:3]]))  # type: ignore[misc]
+        yield f"attached {kind} known", told(lambda f=folder: ml.load(f).predict(OTHERS, strict=True))  # type: ignore[misc]
+        yield f"attached {kind} forgotten", told(lambda f=folder, r=rest: _made(ml.forget(f, r, FACTS)[0]))  # type: ignore[misc]
+        yield f"attached {kind} detached", told(lambda f=folder: ml.detach(f).attached.manifest.tensors)  # type: ignore[misc]
+        yield f"attached {kind} host", told(lambda f=folder: ml.detach(f).save(own_folder() / "host"))  # type: ignore[misc]
+    texts = tokenizer()
+    texts.chat_template = test_templates.CHAT
+    chatting = write_host(scratch / "host chatting", texts=texts)
+    host, nearly = scratch / "host gpt2", list(FACTS)[3]
+    values = [*FACTS.values()]
+    for name, ask in {
+        "kept": lambda: ml.attach(host, FACTS, keep=OTHERS),
+        "not kept": lambda: ml.attach(host, FACTS, keep=["The capital", nearly]),
+        "twice": lambda: ml.attach(host, [*FACTS, nearly], [*values, " city9"]),
+        "again": lambda: ml.attach(host, [*FACTS, nearly], [*values, FACTS[nearly]]),
+        "no end": lambda: ml.attach(host, FACTS, end=False, radius=2.0**-10),
+        "in templates": lambda: ml.attach(host, test_templates.ROWS, templates=test_templates.TEMPLATES),
+        "in chats": lambda: ml.attach(chatting, test_templates.ROWS, chat=["be far", ""]),
+    }.items():
+        yield f"attaching {name}", told(lambda ask=ask: _made(ask()))  # type: ignore[misc]
+    yield "attaching near", told(lambda: _near(host))
+    yield from planted_recognized.answers(scratch)
 
 
-def _attached(host: Path) -> list[object]:
-    made = ml.attach(host, FACTS)
-    folder = made.save(own_folder() / f"{host.name} with facts")
-    said = [json.loads((folder / "attached.json").read_text())[key] for key in ("tensors", "appended", "radius")]
-    rest = {key: FACTS[key] for key in list(FACTS)[:4]}
-    return [
-        *(list(made.neurons), said, made.predict([*FACTS, *OTHERS]).tolist()),
-        *(
-            attempt(lambda: made.predict(OTHERS, strict=True)),
-            attempt(lambda: list(ml.forget(folder, rest).model.neurons)),
-        ),
-        ml.detach(folder).attached.manifest.tensors,
-    ]
+def _made(made: Any) -> list[object]:
+    said = json.loads(made._finished().to_json())
+    rows = attempt(lambda: made.rows())
+    return [list(made.neurons), *(said[key] for key in ("tensors", "appended", "radius")), made.blocks, rows]
+
+
+def _near(host: Path) -> list[object]:
+    """Prompts that end with a stored one, or are too long, and what is said of them."""
+    made = ml.attach(host, dict(list(FACTS.items())[:3]))
+    rows = [f"Also, {next(iter(FACTS))}", list(FACTS)[1], "capital " * 90, ""]
+    return [attempt(lambda row=row: made.predict([row], strict=True)) for row in rows]  # type: ignore[misc]
 
 
 QUESTIONS: dict[str, Callable[[Path], Named]] = {

@@ -6,12 +6,10 @@ At such an edge a bound that is smaller by a millionth proves what the true one 
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,64 +24,43 @@ from tests.hosts import FACTS, write_host
 from tests.stored_models import Case, random_case
 
 import monolayer as ml
+import planted_recognized
 from monolayer.errors import MonolayerError
 from monolayer.theory.targets import TARGETS
+from planted_told import Claim, claimed
 
-Question = Callable[[], "Claim"]
+Question = Callable[[], Claim]
 Named = Iterator[tuple[str, Question]]
 KINDS, DAMAGED, STEPS = 10, 2, 34
 STOCK = ("bert token words places", "gpt2 lm characters", "bert token characters cells", "gpt2 lm pieces cells",
          "distilbert sequence characters cells", "llama token words cells")  # fmt: skip
 ATTACHED = ("gpt2", "opt", "llama")
+APART = ("attached", "questions")
+"""Parts of the checker that have questions of their own, which begin with the same word."""
 STEPS_OF_A_LINE = "feed_forward.stages.{}.{}"
 """Tensors of steps: of which stage, and which. A line has one stage."""
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A verdict, and what it says in numbers, larger being more."""
-
-    verdict: str
-    numbers: tuple[float, ...] = ()
-
-    def exceeds(self, other: Claim) -> bool:
-        if self.verdict != other.verdict or len(self.numbers) != len(other.numbers):
-            return self.verdict in ("proved", "refuted") or self.verdict.startswith("found")
-        return any(mine > its + 1e-9 * abs(its) + 1e-300 for mine, its in zip(self.numbers, other.numbers, strict=True))
-
-
-def claimed(model: Any, *data: Any, **options: Any) -> Claim:
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            proof = ml.certify(model, *data, **options)
-    except MonolayerError as error:
-        return Claim(type(error).__name__)
-    if proof.verdict == "undecided":
-        return Claim("undecided", (-float(proof.unsure),))
-    within = [-float(number) for number in re.findall(r"ω\((\S+)\) \+ (\S+) of", proof.claim) for number in number]
-    within += [-float(number) for number in re.findall(r"1 − cos < (\S+) of", proof.claim)]
-    within += [float(number) for number in re.findall(r"1 − ⟨k, û⟩ ≤ (\S+) of", proof.claim)]
-    numbers = [proof.margin or 0.0, proof.noise or 0.0, -(proof.label_error or 0.0), -proof.unsure, *within]
-    return Claim(proof.verdict, tuple(map(float, numbers)))
-
-
-def corpus(scratch: Path) -> Named:
-    """All of them, by names; folders lie in `scratch`."""
+def corpus(scratch: Path, files: Collection[str]) -> Named:
+    """Those that can tell anything of a fault in one of these files, by names; folders lie in `scratch`."""
     scratch = scratch / "corpus"
-    yield from _own(scratch)
-    yield from _edges(scratch)
-    yield from _functions(scratch)
-    yield from _stock(scratch)
-    yield from _located(scratch)
-    yield from _attached(scratch)
+    if any(not file.startswith(APART) for file in files):
+        yield from _own(scratch)
+        yield from _edges(scratch)
+        yield from _functions(scratch)
+        yield from _stock(scratch)
+        yield from _located(scratch)
+    if any(file.startswith("attached") for file in files):
+        yield from _attached(scratch)
+    if any(file.startswith("questions") for file in files):
+        yield from planted_recognized.proofs(scratch)
 
 
 def concerns(name: str, file: str) -> bool:
     """Whether a question can tell anything of a fault in a file."""
     located, stock = name.startswith("located"), name.startswith("stock")
-    if name.startswith("attached") or file.startswith("attached"):
-        return name.startswith("attached") and file.startswith("attached")
+    if name.startswith(APART) or file.startswith(APART):
+        return name.partition(" ")[0] == file.partition("/")[0]
     if file.startswith("locating"):
         return located
     if file.startswith("stock"):

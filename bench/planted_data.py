@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import monolayer as ml
+import planted_beside
 from monolayer.data import growing, read, readers
 from monolayer.data.shards import join_datasets
 from monolayer.data.text import windows
@@ -180,6 +181,7 @@ def questions(scratch: Path) -> Named:
         yield f"data text of {unit}", told(lambda unit=unit: windows(3 * TOLD, unit))  # type: ignore[misc]
     yield "data window", told(lambda: windows(TOLD, "words", 3))
     yield "data too small a window", told(lambda: windows(TOLD, "words", 1))
+    yield from planted_beside.questions(scratch / "beside")
 
 
 def _in_pieces(file: Path, **options: Any) -> list[object]:

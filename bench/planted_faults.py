@@ -272,3 +272,17 @@ def modules(root: Path) -> dict[str, ast.Module]:
     """Trees of all modules below `root`, by their paths in it."""
     paths = sorted(path for path in root.rglob("*.py") if path.name != "__init__.py")
     return {path.relative_to(root).as_posix(): ast.parse(path.read_text()) for path in paths}
+
+
+def spans(tree: ast.Module) -> dict[int, range]:
+    """By line, the lines of the smallest statement that it belongs to; of a statement with others inside, its head.
+
+    Of what stands on several lines, only some are seen when it is executed.
+    """
+    found: dict[int, range] = {}
+    for node in ast.walk(tree):  # a statement comes before those inside it
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None)
+            end = max(body[0].lineno - 1, node.lineno) if body else node.end_lineno or node.lineno
+            found.update(dict.fromkeys(range(node.lineno, end + 1), range(node.lineno, end + 1)))
+    return found

@@ -8,7 +8,7 @@ more noise where the true one does not (`planted_corpus.py`). In `data`, `attach
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,10 +49,10 @@ class Package(NamedTuple):
         """What keys of the reviewed faults of this package begin with; those of the checker with its own files."""
         return "" if self is CHECKER else f"{self.name}/"
 
-    def corpus(self, scratch: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """The questions that tell whether a fault does harm."""
+    def corpus(self, scratch: Path, files: Collection[str]) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """The questions that tell whether a fault in one of these files does harm."""
         if self is CHECKER:
-            return planted_corpus.corpus(scratch)
+            return planted_corpus.corpus(scratch, files)
         return planted_answers.QUESTIONS[self.name](scratch / "corpus")
 
     def concerns(self, question: str, file: str) -> bool:
@@ -74,9 +74,9 @@ CHECKER = Package(
         "attach", "attached_bounds", "attached_lemmas", "attached_texts", "attack", "cascade", "certify",
         "certify_attached", "certify_cells", "certify_changed", "certify_data", "certify_stock", "edit_attached",
         "edit_stock", "enclosed", "files", "folder", "format", "friendly", "gaps", "given", "heads", "locate", "lookup",
-        "meant", "prompts", "readers", "real_labels", "recite", "resaved", "robust", "robust_attacks", "rounding",
-        "several", "shapes", "stock", "stock_bounds", "stock_files", "stock_folder", "stock_points", "stock_structure",
-        "sup", "tried", "uniform", "unknown",
+        "meant", "prompts", "questions_bounds", "readers", "real_labels", "recite", "recognize", "resaved", "robust",
+        "robust_attacks", "rounding", "several", "shapes", "stock", "stock_bounds", "stock_files", "stock_folder",
+        "stock_points", "stock_structure", "sup", "tried", "uniform", "unknown",
     ),
     PROOFS,
 )  # fmt: skip
@@ -93,7 +93,8 @@ PACKAGES = {
     ),
     "attaching": Package(
         "attaching",
-        ("apart", "attach", "attached_texts", "certify_attached", "directions", "edit_attached", "prompts"),
+        ("apart", "attach", "attached_texts", "certify_attached", "directions", "edit_attached", "prompts", "radii",
+         "recognize", "templates"),
     ),
     "data": Package(
         "data",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType
 from typing import Any, NamedTuple
 
 import pytest
@@ -115,14 +116,28 @@ class Traced(NamedTuple):
 def tracing(package: Package) -> Iterator[set[Line]]:
     """Lines of a package that are executed meanwhile, in this thread and in those that it starts."""
     prefix, seen = str(package.folder) + os.sep, set[Line]()
+    left: dict[CodeType, set[Line]] = {}
+    """By function, its lines that were not seen yet; where none is left, it is not traced any more."""
+
+    def saw(code: CodeType, line: int) -> None:
+        place = (code.co_filename.removeprefix(prefix), line)
+        seen.add(place)
+        left[code].discard(place)
 
     def inside(frame: Any, event: str, _: Any) -> Any:
         if event == "line":
-            seen.add((frame.f_code.co_filename.removeprefix(prefix), frame.f_lineno))
-        return inside
+            saw(frame.f_code, frame.f_lineno)
+        return inside if left[frame.f_code] else None
 
     def entered(frame: Any, event: str, _: Any) -> Any:
-        return inside if frame.f_code.co_filename.startswith(prefix) else None
+        code = frame.f_code
+        if code not in left:
+            file = code.co_filename.removeprefix(prefix)
+            lines = {line for _, _, line in code.co_lines() if line is not None}
+            left[code] = {(file, line) for line in lines} if file != code.co_filename else set()
+        if left[code]:
+            saw(code, code.co_firstlineno)  # also all there is of most lambdas
+        return inside if left[code] else None
 
     sys.settrace(entered)
     threading.settrace(entered)

@@ -1,8 +1,9 @@
-"""What a question to the code is answered with: a digest of everything that came back, or that there was an error."""
+"""What a question to the code is answered with: a digest of what came back, or that there was an error, or a claim."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +13,9 @@ from typing import Any
 
 import numpy as np
 import torch
+
+import monolayer as ml
+from monolayer.errors import MonolayerError
 
 Question = Callable[[], "Answer"]
 Named = Iterator[tuple[str, Question]]
@@ -27,6 +31,35 @@ class Answer:
     def exceeds(self, other: Answer) -> bool:
         """Whether this is an answer, and another one than `other`."""
         return not self.refused and self != other
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A verdict, and what it says in numbers, larger being more."""
+
+    verdict: str
+    numbers: tuple[float, ...] = ()
+
+    def exceeds(self, other: Claim) -> bool:
+        if self.verdict != other.verdict or len(self.numbers) != len(other.numbers):
+            return self.verdict in ("proved", "refuted") or self.verdict.startswith("found")
+        return any(mine > its + 1e-9 * abs(its) + 1e-300 for mine, its in zip(self.numbers, other.numbers, strict=True))
+
+
+def claimed(model: Any, *data: Any, **options: Any) -> Claim:
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            proof = ml.certify(model, *data, **options)
+    except MonolayerError as error:
+        return Claim(type(error).__name__)
+    if proof.verdict == "undecided":
+        return Claim("undecided", (-float(proof.unsure),))
+    within = [-float(number) for number in re.findall(r"ω\((\S+)\) \+ (\S+) of", proof.claim) for number in number]
+    within += [-float(number) for number in re.findall(r"1 − cos < (\S+) of", proof.claim)]
+    within += [float(number) for number in re.findall(r"1 − ⟨k, û⟩ ≤ (\S+) of", proof.claim)]
+    numbers = [proof.margin or 0.0, proof.noise or 0.0, -(proof.label_error or 0.0), -proof.unsure, *within]
+    return Claim(proof.verdict, tuple(map(float, numbers)))
 
 
 def told(ask: Callable[[], object]) -> Question:

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +31,7 @@ from monolayer.attaching.apart import Around, Duties, FiringCaps, check_written,
 from monolayer.attaching.attach import check_kept
 from monolayer.attaching.facts import KeptText
 from monolayer.attaching.folder import Attached
-from monolayer.attaching.measuring import measure_answers
+from monolayer.attaching.measuring import Spoilers, measure_answers
 from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
 from monolayer.checker.locating.location import Slice
 from monolayer.data import folder as folders
@@ -454,6 +455,21 @@ def test_a_row_at_which_the_host_is_not_finite_is_named(gpt2: Path, tmp_path: Pa
         ml.attach(host, *facts)
     made = ml.attach(host, *(part[:2] for part in facts))
     assert ("repeated", "1 row repeats another and needs no neurons") in made.rows()
+
+
+@pytest.mark.parametrize("part", ["W_1", "b_1", "nothing"])
+def test_a_neuron_that_no_key_can_be_read_from_is_silent_nowhere(part: str, tmp_path: Path) -> None:
+    """In changed files: what it does at a state is not known, so the measurement may not say that it is silent."""
+    made = ml.attach(write_host(tmp_path / "host", dtype=torch.bfloat16), dict(list(FACTS.items())[:2]))
+    own, other = np.array([0, 1]), 5  # which write other rows than the last neuron
+    keys = made.neurons.W_1[own]
+    states = keys / np.linalg.norm(keys, axis=1, keepdims=True) * made.host.width**0.5
+    assert Spoilers.of(made).woken(own, states).tolist() == [0.0, 0.0]
+    name = "W_1" if part == "nothing" else part
+    numbers = getattr(made.neurons, name).copy()
+    numbers[other] = 0.0 if part == "nothing" else np.inf
+    changed = replace(made, neurons=made.neurons._replace(**{name: numbers}))
+    assert Spoilers.of(changed).woken(own, states).tolist() == [1.0, 1.0]
 
 
 def test_generate_stops_at_each_of_several_end_ids(gpt2: Path, tmp_path: Path) -> None:

@@ -3,9 +3,14 @@ not."""
 
 from __future__ import annotations
 
+import ast
 import json
+import re
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +30,16 @@ def answers() -> Any:
 @pytest.fixture(scope="module")
 def packages() -> Any:
     return script("bench/planted_packages.py")
+
+
+@pytest.fixture(scope="module")
+def faults() -> Any:
+    return script("bench/planted_faults.py")
+
+
+@pytest.fixture(scope="module")
+def suite() -> Any:
+    return script("bench/planted_suite.py")
 
 
 def _failing() -> object:
@@ -90,3 +105,63 @@ def test_packages_name_tests_that_exist(packages: Any) -> None:
     for package in packages.PACKAGES.values():
         assert package.folder.is_dir()
         assert not [name for name in package.tests if not (ROOT / "tests" / f"test_{name}.py").exists()]
+
+
+SPANS = """
+def f(x):
+    if (x and
+            y):
+        return [x,
+                1]
+    for one in x: pass
+    return 0
+"""
+
+
+def test_a_fault_belongs_to_the_whole_statement_but_not_to_those_inside(faults: Any) -> None:
+    """Of a statement on several lines a tracer may name any; of one with others inside, its head is executed first."""
+    found = {line: list(span) for line, span in faults.spans(ast.parse(SPANS)).items()}
+    assert found == {2: [2], 3: [3, 4], 4: [3, 4], 5: [5, 6], 6: [5, 6], 7: [7], 8: [8]}
+
+
+def test_tracing_that_stops_early_sees_every_line(suite: Any, packages: Any, tmp_path: Path) -> None:
+    """Against a tracer that never stops."""
+    package, seen = packages.PACKAGES["data"], set[tuple[str, int]]()
+
+    def ask() -> None:
+        for name, text in {"a.csv": "key,value\na,b\n\nc,d\n", "b.json": '{"a b": 1, "c": -3}'}.items():
+            (tmp_path / name).write_text(text)
+            read(tmp_path / name)
+        read(tmp_path / "a.csv", labels="key", tokens="value")
+
+    def every_line(frame: Any, event: str, _: Any) -> Any:
+        file = Path(frame.f_code.co_filename)
+        if event == "line" and package.folder in file.parents:
+            seen.add((file.relative_to(package.folder).as_posix(), frame.f_lineno))
+        return every_line
+
+    ask()  # what is read once is then known
+    sys.settrace(every_line)
+    try:
+        ask()
+    finally:
+        sys.settrace(None)
+    with suite.tracing(package) as found:
+        ask()
+    heads = found - seen
+    assert seen <= found
+    assert len(seen) > 100
+    # Beyond those lines it names heads of functions only.
+    for file, line in heads:
+        assert re.match(r"\s*(def |@)", (package.folder / file).read_text().splitlines()[line - 1])
+
+
+def test_a_share_of_the_faults_is_a_share_of_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = script("bench/no_planted_fault_proves_more.py")
+    every = [
+        SimpleNamespace(file=file, key=f"{file} {i}") for file, count in (("a", 100), ("b", 9)) for i in range(count)
+    ]
+    some = bench.shared(every, 0.2, 0)
+    assert Counter(fault.file for fault in some) == {"a": 20, "b": 2}
+    assert some == bench.shared(every, 0.2, 0) != bench.shared(every, 0.2, 1)
+    assert [fault for fault in every if fault in some] == some

@@ -77,10 +77,17 @@ class Spoilers:
 
     @classmethod
     def of(cls, made: Attached) -> Spoilers:
-        """What is needed of the neurons of `made`."""
-        row = equal_rows(made.neurons.W_2)[1]
-        block = np.arange(len(row)) // made.host.neurons
-        return cls(firing_caps(made.neurons, made.steep, made.host), row, block)
+        """What is needed of the neurons of `made`. One that no key can be read from is silent nowhere.
+
+        Such a neuron reads nothing or has a number that is not finite, which happens in changed files only.
+        """
+        given = made.neurons
+        read = np.isfinite(given.W_1).all(axis=1) & given.W_1.any(axis=1) & np.isfinite(given.b_1)
+        readable = given._replace(W_1=np.where(read[:, None], given.W_1, 1.0), b_1=np.where(read, given.b_1, 0.0))
+        caps = firing_caps(readable, made.steep, made.host)
+        caps = caps._replace(silent=np.where(read, caps.silent, -np.inf))
+        row = equal_rows(given.W_2)[1]
+        return cls(caps, row, np.arange(len(row)) // made.host.neurons)
 
     def woken(self, own: Ints, seen: Floats) -> Floats:
         """1 for each state `(P, D)` at which a neuron that may spoil the answer of neuron `own` is not silent, or 0."""

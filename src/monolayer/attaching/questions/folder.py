@@ -282,7 +282,7 @@ class Recognizer:
                 f"{base.kind.model}, {plural(base.layers, 'layer')}, width {base.width:,}, {base.dtype}; {pooled}",
             ),
             ("questions", f"{len(tau):,}, with {answers}"),
-            ("appended", f"{plural(self.blocks, 'layer')} of {base.neurons:,} neurons, and a head"),
+            ("appended", f"{plural(self.blocks, 'layer')} of {plural(base.neurons, 'neuron')}, and a head"),
             ("answers", f"from a cosine of {floor:.3f} on{near if above else ''}"),
         ]
         if self.repeated:

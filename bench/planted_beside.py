@@ -1,0 +1,228 @@
+"""Questions to what stands beside the readers of data: equal rows, fingerprints, names, formats of numbers, folders."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import monolayer as ml
+from monolayer.data import distinct, fingerprint, limits
+from monolayer.data.aside import new_bytes, new_file, read_regular
+from monolayer.data.folder import MODEL, check_output, new_folder, read_together
+from monolayer.data.names import Names
+from monolayer.data.number_formats import FORMATS
+from monolayer.data.text import windows
+from planted_told import Named, attempt, own_folder, told
+
+INTEGERS, WORDS = Names(range(3)), Names(("a", "b", "cc"))
+TABLES: dict[str, Any] = {
+    "integers": np.array([[1, 2], [3, 4], [1, 2], [0, 4], [3, 4]]),
+    "floats": np.array([[0.0, 1.5], [-0.0, 1.5], [2.0, 0.5], [0.0, 1.5]]),
+    "short floats": np.array([[1.0], [2.0], [1.0]], np.float32),
+    "wide": np.arange(64.0).reshape(4, 16)[[0, 1, 2, 1, 3, 0]].astype(np.float32),
+    "no rows": np.zeros((0, 2)),
+}
+ROWS = ml.Sequences.of([[1, 2, 1], [3], [2, 1], [1, 2, 1]], [[0, 1, 0], [2], [1, 0], [0, 1, 0]])
+NAMES: dict[str, tuple[Names, list[Any]]] = {
+    "words": (WORDS, ["d", "a", "cb", "d"]),
+    "integers": (INTEGERS, [7, 1, 5]),
+    "far integers": (INTEGERS, [5000]),
+    "integers below": (INTEGERS, [-1]),
+    "other integers": (Names((3, 70, 900)), [5, 3]),
+    "integers and a word": (INTEGERS, [1, "a"]),
+    "words and an integer": (WORDS, ["a", 1]),
+    "nothing new": (WORDS, ["a", "b"]),
+    "none before": (Names(()), ["a", "b"]),
+}
+READ_AS: dict[str, tuple[Any, Any]] = {
+    "one label each": ({"key": ["a b", "c"], "value": ["x", "y"]}, {"a b": 1, "c": 2}),
+    "tokens": ({"tokens": ["a b", "c"], "label": ["x y", "z"]}, ROWS),
+    "longer labels": ({"tokens": ["a", "c d"], "label": ["x y", "z"]}, ROWS),
+    "prompts": ({"prompt": ["a b"], "completion": ["c"]}, {"a b": "c"}),
+}
+
+
+def questions(scratch: Path) -> Named:
+    scratch.mkdir(parents=True, exist_ok=True)
+    for name, table in TABLES.items():
+        yield f"beside rows of {name}", told(lambda table=table: _rows(table))  # type: ignore[misc]
+    yield "beside runs", told(lambda: distinct.distinct_runs(ROWS.tokens, ROWS.lengths))
+    for per in ("token", "sequence"):
+        for positions in (False, True):
+            for causal in (False, True):
+                yield (
+                    f"beside fingerprints {per} {positions} {causal}",
+                    told(
+                        lambda per=per, p=positions, c=causal: fingerprint.fingerprints(
+                            ROWS, per, positions=p, causal=c
+                        )
+                    ),  # type: ignore[misc]
+                )
+    stored = np.array([1, 5, 9], np.uint64)
+    yield "beside contained", told(lambda: fingerprint.contained(np.array([0, 1, 5, 6, 9, 10], np.uint64), stored))
+    yield "beside once", told(lambda: fingerprint.once(np.array([5, 1, 5, 9, 1], np.uint64)))
+    for name, (names, more) in NAMES.items():
+        yield f"beside names, {name}", told(lambda names=names, more=more: _named(names, more))  # type: ignore[misc]
+    for name, each in FORMATS.items():
+        yield f"beside {name}", told(lambda each=each: _format(each))  # type: ignore[misc]
+    model = ml.memorize({"France": "Paris", "Peru": "Lima", "Chad": "N'Djamena"})
+    yield "beside edits", told(lambda: _edited(model))
+    folder = model.save(scratch / "model")
+    yield "beside files", told(lambda: _files(folder))
+    yield "beside sizes", told(_sizes)
+    yield "beside folders", told(lambda: _folders(model))
+    for name, (one, like) in READ_AS.items():
+        yield f"beside read as {name}", told(lambda one=one, like=like: _matching(one, like))  # type: ignore[misc]
+    yield "beside windows", told(lambda: [windows("a b a c a b d", "words", width) for width in (2, 3, None)])
+
+
+def _rows(table: Any) -> list[object]:
+    found = [attempt(lambda: distinct.equal_rows(table)), attempt(lambda: distinct.distinct_rows(table))]
+    many = np.concatenate([table] * 40)
+    keys = attempt(lambda: distinct.row_keys(table.astype(np.float32)))
+    return [*found, keys, attempt(lambda: distinct.distinct_rows(many))]
+
+
+def _named(names: Names, more: list[Any]) -> list[object]:
+    other = Names(tuple(dict.fromkeys(more)))
+    found = [attempt(lambda: _told(names.extended(more))), names.find(other), other.find(names)]
+    found += [names.decode(np.arange(len(names))[::-1]), [name in names for name in [*more, "z", 2]]]
+    found += [_told(names.without(np.array([1]))), _told(names.cut_into("words")), _told(names.cut_into("whole"))]
+    return [
+        *found,
+        names.cuts,
+        names.built_from,
+        names.meant("cd"),
+        names.meant("aa"),
+        names.without(np.array([1])).cuts,
+    ]
+
+
+def _told(names: Names) -> list[object]:
+    return [list(names.names), isinstance(names.names, range), names.unit]
+
+
+def _format(each: Any) -> list[object]:
+    numbers = np.array([0.0, -0.0, 1.0, 1.0 + 2.0**-9, 3.14159, 1e-30, -70000.0, 2.0**-15])
+    with np.errstate(all="ignore"):
+        short = each.shortened(numbers)
+        said = [each.unit, each.spacing_at_0, each.bytes, each.long, each.short, each.limited, each.widened]
+        return [*said, short, attempt(lambda: each.numbers(each.raw(np.asarray(short).tobytes())))]
+
+
+def _edited(model: Any) -> list[object]:
+    data = {"France": "Paris", "Peru": "Lima", "Chad": "N'Djamena"}
+    more, _ = ml.insert(model, {"Mali": "Bamako"}, data=data)
+    less, _ = ml.forget(model, ["Peru"], data=data)
+    asked = ["France", "Peru", "Mali", "Chad"]
+    return [attempt(lambda m=m: m.predict(asked, unknown=None)) for m in (model, more, less)]  # type: ignore[misc]
+
+
+def _files(folder: Path) -> list[object]:
+    """Files of a saved model, whole and cut, read through the folder that is open and by path."""
+    found: list[object] = [
+        read_together(folder, lambda opened: [opened.read("config.json"), sorted(opened.sizes().items())])
+    ]
+    found.append(read_together(folder, lambda opened: bytes(opened.map("model.safetensors")[:])))
+    found.append(attempt(lambda: read_together(folder, lambda opened: opened.read("none"))))
+    weights = (folder / "model.safetensors").read_bytes()
+
+    def places(content: bytes) -> object:
+        rest = content[8:]
+        return {
+            name: tuple(at) for name, at in limits.tensor_places(content[:8], lambda n: rest[:n], len(content)).items()
+        }
+
+    length = struct.unpack("<Q", weights[:8])[0]
+    header = json.loads(weights[8 : 8 + length])
+    found.append(places(weights))
+    for change in ("moved", "longer", "type", "negative", "none", "twice"):
+        other = json.loads(json.dumps(header))
+        first = next(name for name in other if name != "__metadata__")
+        if change == "moved":
+            other[first]["data_offsets"][0] += 8
+        elif change == "longer":
+            other[first]["shape"] = [*other[first]["shape"], 2]
+        elif change == "type":
+            other[first]["dtype"] = "F3"
+        elif change == "negative":
+            other[first]["shape"] = [-1 for _ in other[first]["shape"]]
+        elif change == "none":
+            del other[first]
+        text = json.dumps(other).encode()
+        text = text[:-1] + b', "x": 1, "x": 2}' if change == "twice" else text
+        found.append(attempt(lambda text=text: places(struct.pack("<Q", len(text)) + text + weights[8 + length :])))  # type: ignore[misc]
+    cut = (weights[:-1], weights + b"0", weights[:7], weights[:20])
+    return [*found, *(attempt(lambda content=content: places(content)) for content in cut)]
+
+
+def _sizes() -> list[object]:
+    """Files that are larger than files of their names may be; they are holes, and take no room."""
+    scratch, found = own_folder(), list[object]()
+    for name, size in (
+        ("certificate.json", 1 << 24),
+        ("certificate.json", (1 << 24) + 1),
+        ("config.json", (1 << 24) + 1),
+        ("tokens.json", (1 << 30) + 1),
+        ("model.safetensors", (1 << 24) + 9),
+    ):
+        with (scratch / name).open("wb") as file:
+            file.truncate(size)
+
+        def check(name: str = name) -> None:
+            with (scratch / name).open("rb") as file:
+                limits.check_size(file, scratch / name)
+
+        found.append(attempt(check))
+    return [*found, attempt(lambda: limits.check_written_sizes(scratch))]
+
+
+def _folders(model: Any) -> list[object]:
+    """Folders that are new, there already, half written, or somebody else's, and what lies in them then."""
+    scratch, found = own_folder(), list[object]()
+    new = scratch / "new"
+    found.append([attempt(lambda: bool(model.save(new))), attempt(lambda: bool(model.save(new)))])
+    found.append(
+        [attempt(lambda: bool(model.save(new, overwrite=True))), sorted(path.name for path in scratch.iterdir())]
+    )
+    theirs = scratch / "theirs"
+    theirs.mkdir()
+    found.append([attempt(lambda: bool(model.save(theirs))), sorted(path.name for path in theirs.iterdir())])
+    for name in ("photo.jpg", "config.json"):
+        other = scratch / name / "folder"
+        other.mkdir(parents=True)
+        (other / name).write_text("{}")
+        for overwrite in (False, True):
+            found.append(attempt(lambda other=other, o=overwrite: bool(model.save(other, overwrite=o))))  # type: ignore[misc]
+            found.append(sorted(path.name for path in other.iterdir()))
+    (scratch / "file").write_text("x")
+    for overwrite in (False, True, None):
+        for folder in (new, scratch / "file", scratch / "none" / "deeper", scratch / "photo.jpg" / "folder"):
+            found.append(attempt(lambda f=folder, o=overwrite: check_output(f, overwrite=o).name))  # type: ignore[misc]
+
+    def broken() -> None:
+        with new_folder(scratch / "broken", kind=MODEL) as inside:
+            (inside / "config.json").write_text("{}")
+            raise KeyError
+
+    found.append([attempt(broken), sorted(path.name for path in scratch.iterdir())])
+    with new_file(scratch / "a.txt") as text:
+        text.write("one")
+    with new_bytes(scratch / "b.bin") as binary:
+        binary.write(b"two")
+    found += [read_regular(scratch / "a.txt"), read_regular(scratch / "b.bin"), attempt(lambda: read_regular(scratch))]
+    return [*found, sorted(path.name for path in scratch.iterdir())]
+
+
+def _matching(one: Any, like: Any) -> list[object]:
+    """Data that look like one kind, for a model of another."""
+    model = ml.memorize(like) if isinstance(like, dict) else ml.memorize(like, positions=True)
+    said = []
+    for per in (None, "token", "sequence"):
+        data = attempt(lambda per=per: ml.Sequences.of(one, per=per, like=model.card.manner))  # type: ignore[misc]
+        said.append(data if isinstance(data, str) else [data.tokens, data.prompts is None, repr(data.labels)])
+    return said
