@@ -86,6 +86,18 @@ def test_a_base_install_can_be_looked_through() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("words", ["--help", "predict --help", "theorem --help"])
+def test_help_waits_for_no_arrays(words: str) -> None:
+    """Half of the time that help took went into NumPy, of which it shows nothing."""
+    code = (
+        "import sys\nfrom monolayer.cli import run\n"
+        f"assert run({words.split()!r}) == 0\n"
+        "assert not {'numpy', 'torch', 'rich.progress'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_result_shows_the_table_of_its_command() -> None:
     model = ml.memorize(X, Y)
     edited, record = ml.edit(model, [["a", "b"]], [[1, 1]], (X, Y))

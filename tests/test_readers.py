@@ -25,10 +25,11 @@ from hypothesis import strategies as st
 
 from monolayer.checker import files as second_reading
 from monolayer.checker.asked import asked_files
-from monolayer.data import Names, Sequences, arrow, columns, growing, phrases, read, readers, tiny_phrases
+from monolayer.data import Names, Sequences, arrow, columns, growing, read, readers
 from monolayer.data import lines as limits
 from monolayer.data.layout import Columns, Manner
 from monolayer.data.lines import Lines
+from monolayer.data.phrases import phrases, tiny_phrases
 from monolayer.data.plan import ReadPlan
 from monolayer.data.shards import tokens_at_most
 from monolayer.errors import DataError

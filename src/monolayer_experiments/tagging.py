@@ -15,7 +15,8 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.arrays import Bools, Ints
-from monolayer.data import Labels, Sequences, phrases
+from monolayer.data import Labels, Sequences
+from monolayer.data.phrases import phrases
 from monolayer.table import Progress
 from monolayer_experiments.chance import apart
 from monolayer_experiments.experiment import Figure, Results, Setting, Table

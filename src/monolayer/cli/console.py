@@ -19,13 +19,14 @@ import typer
 from rich.console import Console
 
 from monolayer.bar import bar
-from monolayer.data.plan import ReadPlan, plan_lines
 from monolayer.errors import DataError
 from monolayer.table import Progress, escape, grid_lines, pairs, visible, visible_json
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
+
+    from monolayer.data.plan import ReadPlan
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -186,6 +187,8 @@ def say_read(plans: Sequence[ReadPlan]) -> None:
     if stated is not None:
         stated += [plan.to_json() for plan in plans]
         return
+    from monolayer.data.plan import plan_lines
+
     for line in plan_lines(plans):
         err.print(f"read {escape(line)}", soft_wrap=True)
 

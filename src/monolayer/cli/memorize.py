@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,9 +13,11 @@ from monolayer.cli import building
 from monolayer.cli.building import given
 from monolayer.cli.console import Json, Overwrite, app, complain, flag, print_json, progress, say_read, table
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
-from monolayer.data.plan import ReadPlan
 from monolayer.errors import DataError
 from monolayer.table import part_of
+
+if TYPE_CHECKING:
+    from monolayer.data.plan import ReadPlan
 
 
 @app.command()

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 import typer
 
 from monolayer.cli.console import say_read, stating_what_is_read
-from monolayer.data.labels import Belongs
-from monolayer.data.names import Unit
+from monolayer.data.choices import Belongs, Unit
 from monolayer.errors import DataError
 from monolayer.table import Progress
 

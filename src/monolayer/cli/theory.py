@@ -11,7 +11,6 @@ import typer
 from monolayer.cli.console import Json, app, out, print_json, progress, table
 from monolayer.cli.proof import EXIT
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
-from monolayer.data.text import read_text
 from monolayer.table import escape, plural, visible
 
 
@@ -86,6 +85,7 @@ def audit(
     """
     from monolayer.auditing import audit as measure
     from monolayer.auditing.folders import load_any, tokenizer_in
+    from monolayer.data.text import read_text
     from monolayer.model.monolayer import Monolayer
 
     with progress(as_json) as step:

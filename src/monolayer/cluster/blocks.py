@@ -18,8 +18,8 @@ from monolayer.construct.line.separate import inside
 from monolayer.construct.line.tokens import Tokens, sample_rows
 from monolayer.construct.target import Target
 from monolayer.data import Names, Sequences
+from monolayer.data.choices import Per
 from monolayer.data.labelling import LABELLINGS, Labelling
-from monolayer.data.labels import Per
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,10 +20,10 @@ from monolayer.cluster.room import WITHOUT_TORCH, Room
 from monolayer.cluster.spill import FULL, PausedError, code, identity, open_spill
 from monolayer.construct.line.draw import check_seed, check_temperature
 from monolayer.construct.request import check_unknown
+from monolayer.data.choices import Per, Unit
 from monolayer.data.folder import check_output
 from monolayer.data.labelling import LABELLINGS
-from monolayer.data.labels import Per, check_per
-from monolayer.data.names import Unit
+from monolayer.data.labels import check_per
 from monolayer.data.objects import JsonFields
 from monolayer.data.plan import ReadPlan
 from monolayer.data.shards import files as matching

@@ -17,7 +17,7 @@ from monolayer.construct.consistency import OnConflict
 from monolayer.construct.request import Request
 from monolayer.construct.robust.stored import RobustFormat
 from monolayer.construct.task import Construction
-from monolayer.data.names import Unit
+from monolayer.data.choices import Unit
 from monolayer.data.readers import sequences_of
 from monolayer.data.sequences import Per
 from monolayer.data.text import TextUnit, text_of, windows

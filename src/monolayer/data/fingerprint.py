@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Words
+from monolayer.data.choices import Per
 from monolayer.data.distinct import scramble
 from monolayer.data.labelling import LABELLINGS
-from monolayer.data.labels import Per
 from monolayer.data.sequences import Sequences
 
 _TOKEN_SALT, _PLACE_SALT, _OWN_SALT = (

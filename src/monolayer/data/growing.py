@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from monolayer.arrays import Array, Ints
+from monolayer.data.choices import Unit
 from monolayer.data.columns import Coded, Column, ColumnValues, token_place
 from monolayer.data.labelling import SEQUENCE, TOKEN, LabelUnit
 from monolayer.data.labels import Labels, ignored_label
-from monolayer.data.names import Names, Unit
+from monolayer.data.names import Names
 from monolayer.data.origin import GrowingOrigin, Origin, SourceFile
 from monolayer.data.plain import Given
 from monolayer.data.plan import Format, PlannedPer, ReadPlan, joined

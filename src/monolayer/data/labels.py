@@ -14,26 +14,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from reprlib import repr as short
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from monolayer.arrays import Array, Ints
+from monolayer.data.choices import Belongs, Per
 from monolayer.data.columns import NO_LABEL, Column, ColumnValues, flattened, token_place
 from monolayer.data.labelling import LABEL_UNITS, LABELLINGS, SEQUENCE, TOKEN, Labelling, LabelUnit
 from monolayer.data.names import Names
 from monolayer.data.plain import Given, array_like, is_gap, is_list, plain_array
 from monolayer.errors import DataError
 from monolayer.table import plural
-
-Per = Literal["token", "sequence"]
-PerOrAnswer = Literal["token", "sequence", "answer"]
-PerAnswer = Literal["answer", "continuation"]
-Belongs = Literal[Per, PerAnswer]
-"""What a label belongs to; `answer`: there are no labels, but prompts and their answers (`prompts.py`).
-
-`continuation` is `answer` without the space that is put between a prompt and its answer.
-"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from monolayer.data.choices import Belongs, PerOrAnswer, Unit
 from monolayer.data.labelling import LABELLINGS, Labelling, generates
-from monolayer.data.labels import Belongs, PerOrAnswer, check_per
-from monolayer.data.names import Unit
+from monolayer.data.labels import check_per
 from monolayer.data.plain import Given
 from monolayer.data.plan import ReadColumn
 from monolayer.data.prompts import ANSWER_COLUMNS, PROMPT_COLUMNS

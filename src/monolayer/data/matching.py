@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from monolayer.arrays import Ints
+from monolayer.data.choices import Belongs
 from monolayer.data.labelling import LABELLINGS, generates
-from monolayer.data.labels import Belongs, Labels
+from monolayer.data.labels import Labels
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError
 

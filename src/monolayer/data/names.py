@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
+from monolayer.data.choices import Unit
 from monolayer.errors import DataError, similar_words
 from monolayer.table import quoted
 
@@ -23,8 +23,6 @@ MOST_SUGGESTED = 5
 """Unknown names for which a call looks for one that is spelt alike."""
 
 Name = str | int
-Unit = Literal["characters", "words", "whole"]
-"""How a string is split: into its characters, into its words, or not at all (one token)."""
 _BUILT_FROM = {
     "characters": "characters: pass characters, or a list of them",
     "words": "words: pass words, or a list of them",

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+from monolayer.data.choices import Unit
 from monolayer.data.labelling import LABELLINGS, TOKEN, generates
-from monolayer.data.names import Unit
 from monolayer.table import plural
 
 FileFormat = Literal[

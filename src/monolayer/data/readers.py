@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from monolayer.data import lines as limits
+from monolayer.data.choices import Belongs, Unit
 from monolayer.data.delimited import checked_separator
 from monolayer.data.growing import Growing
 from monolayer.data.labelling import SEQUENCE, TOKEN, generates
-from monolayer.data.labels import Belongs
 from monolayer.data.layout import USUAL_COLUMNS, Columns, Manner, TableLayout
 from monolayer.data.lines import Lines
 from monolayer.data.matching import read_matching
-from monolayer.data.names import Names, Unit
+from monolayer.data.names import Names
 from monolayer.data.npz import read_npz
 from monolayer.data.plain import Given
 from monolayer.data.plan import FileFormat, ReadColumn

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from monolayer.arrays import Array, Ints
+from monolayer.data.choices import Belongs, Per, PerAnswer, PerOrAnswer, Unit
 from monolayer.data.columns import Column, ColumnValues, flattened, token_place
 from monolayer.data.growing import planned_labels, selected_plans
 from monolayer.data.labelling import LABELLINGS, TOKEN, Labelling, generates
-from monolayer.data.labels import Belongs, Labels, Per, PerAnswer, PerOrAnswer
+from monolayer.data.labels import Labels
 from monolayer.data.layout import Columns, Manner
 from monolayer.data.matching import read_matching
-from monolayer.data.names import Names, Unit, cut_text
+from monolayer.data.names import Names, cut_text
 from monolayer.data.origin import Origin
 from monolayer.data.plain import Given, array_like, is_list, plain_array
 from monolayer.data.plan import ReadPlan

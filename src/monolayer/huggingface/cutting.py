@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from monolayer.data import Sequences
-from monolayer.data.labels import PerAnswer
+from monolayer.data.choices import PerAnswer
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.templates import PLAIN, Template
 

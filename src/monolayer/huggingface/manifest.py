@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from monolayer.data.choices import PerAnswer
 from monolayer.data.folder import OpenFolder, read_together
-from monolayer.data.labels import PerAnswer
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.cutting import FactIds

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from monolayer.arrays import Floats
 from monolayer.data import Names
-from monolayer.data.labels import Belongs, PerAnswer
+from monolayer.data.choices import Belongs, PerAnswer
 from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import TASK_LABELLINGS, ModelTask

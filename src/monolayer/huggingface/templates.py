@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from monolayer.data.choices import PerAnswer
 from monolayer.data.labelling import LABELLINGS
-from monolayer.data.labels import PerAnswer
 from monolayer.data.prompts import as_generated
 from monolayer.errors import DataError
 from monolayer.table import quoted

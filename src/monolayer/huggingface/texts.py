@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from monolayer.data import Sequences
-from monolayer.data.names import Unit
+from monolayer.data.choices import Unit
 from monolayer.data.prompts import PIECE
 
 TextCut = Literal["characters", "words", "pieces", "given"]

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from monolayer.arrays import Array, Words
 from monolayer.data import Labels, Names, Sequences
+from monolayer.data.choices import PerAnswer
 from monolayer.data.fingerprint import contained, fingerprints, once
 from monolayer.data.labelling import LABELLINGS, Labelling
-from monolayer.data.labels import PerAnswer
 from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonFields, JsonObject
 from monolayer.data.sequences import Per

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from monolayer.arrays import Words
 from monolayer.data import Names
+from monolayer.data.choices import Unit
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
-from monolayer.data.names import Unit
 from monolayer.data.objects import Config, JsonFields
 from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError

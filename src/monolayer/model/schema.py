@@ -11,10 +11,9 @@ import math
 from collections.abc import Mapping
 from typing import get_args
 
+from monolayer.data.choices import Per, Unit
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
 from monolayer.data.labelling import LABELLINGS
-from monolayer.data.labels import Per
-from monolayer.data.names import Unit
 from monolayer.data.number_formats import FLOAT64, FORMATS
 from monolayer.data.objects import Config, JsonFields, JsonObject
 from monolayer.data.text import TextUnit

@@ -16,9 +16,8 @@ from monolayer.checker.certificate import Certificate, Claims
 from monolayer.checker.check import NEEDS_SUBNORMALS
 from monolayer.checker.labelled import Load
 from monolayer.data import Sequences
-from monolayer.data.labels import Belongs
+from monolayer.data.choices import Belongs, Unit
 from monolayer.data.layout import Manner
-from monolayer.data.names import Unit
 from monolayer.data.origin import Origin
 from monolayer.data.plan import ReadPlan
 from monolayer.data.readers import ReadKeywords

@@ -7,9 +7,8 @@ import numpy as np
 from monolayer.checker.asked import asked_data
 from monolayer.checker.locating.location import Location
 from monolayer.checker.rounding import UnhandledError
+from monolayer.data.choices import Belongs, Unit
 from monolayer.data.labelling import LABELLINGS
-from monolayer.data.labels import Belongs
-from monolayer.data.names import Unit
 from monolayer.data.readers import ReadKeywords
 from monolayer.data.shapes import pairs_or_sequences
 from monolayer.data.subnormal import check_subnormals_count

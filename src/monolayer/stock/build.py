@@ -14,9 +14,8 @@ from monolayer.bar import reporting, shows_progress
 from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.line.draw import check_seed
 from monolayer.data import Labels, Names, Sequences
-from monolayer.data.labels import Belongs
+from monolayer.data.choices import Belongs, Unit
 from monolayer.data.layout import Manner
-from monolayer.data.names import Unit
 from monolayer.data.number_formats import FLOAT64
 from monolayer.data.readers import sequences_of
 from monolayer.data.shapes import pairs_or_sequences

@@ -15,7 +15,7 @@ import numpy as np
 
 from monolayer.arrays import Floats
 from monolayer.data import Names
-from monolayer.data.labels import PerAnswer
+from monolayer.data.choices import PerAnswer
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.files import DRAW_KEY, FolderFacts
