@@ -2,13 +2,23 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check browser bench tools docs serve clean
+.PHONY: demo test check browser bench tools docs serve lock clean
 .DEFAULT_GOAL := test
+
+# Which versions `make test` installs: those of constraints.txt (locked), the oldest that pyproject.toml allows, or the
+# newest that there are. `make clean` first, if .venv is there already.
+DEPENDENCIES ?= locked
+EXTRAS = stock,onnx,demo,words,lookup,parquet,report,sklearn,cluster
 
 # The demo needs little; everything else needs the developers' tools and every extra. A stamp is written last, so an
 # interrupted set-up is done again.
 PIP = $(BIN)/python -m pip install -q --disable-pip-version-check
 INSTALL = $(PIP) -c constraints.txt -e
+ifeq ($(DEPENDENCIES),newest)
+INSTALL = $(PIP) --upgrade -e
+else ifeq ($(DEPENDENCIES),oldest)
+INSTALL = $(PIP) uv && VIRTUAL_ENV=.venv $(BIN)/uv pip install -q --resolution lowest-direct -e
+endif
 
 .venv/demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -17,7 +27,7 @@ INSTALL = $(PIP) -c constraints.txt -e
 
 .venv/ready: .venv/demo
 	$(PIP) 'pip>=25.1'  # the first that knows dependency groups; Python 3.11 to 3.13 may bring an older one
-	$(INSTALL) . --group dev
+	$(INSTALL) '.[$(EXTRAS)]' --group dev
 	touch $@
 
 demo: .venv/demo
@@ -54,6 +64,18 @@ docs: .venv/ready
 serve: docs
 	@echo "http://localhost:8000"
 	$(BIN)/python -m http.server --bind localhost --directory build/site 8000
+
+# The newest versions that fit together, for every Python and machine, as constraints: a pylock.toml would have to name
+# an address for each file, and these may come from any index. PyTorch is pinned by hand, and names its CUDA packages
+# itself, where its build has them. Run the tests before you commit it.
+TORCH = 2.13.0
+lock: .venv/ready
+	$(PIP) uv
+	sed -i.old '/^[^#]/d' constraints.txt && rm constraints.txt.old
+	mkdir -p build && echo 'torch==$(TORCH)' > build/torch.txt
+	echo 'monolayer[$(EXTRAS),editors,real] @ .' | $(BIN)/uv pip compile -q --universal --python-version 3.11 \
+	  -c build/torch.txt --group dev --no-emit-package monolayer --no-header --no-annotate - \
+	  | grep -vE '^(nvidia|cuda|triton)' >> constraints.txt
 
 clean:
 	rm -rf .venv .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -880,7 +880,7 @@ def test_folders_answer_prompts_with_and_without_transformers(
     monkeypatch.setattr("monolayer.attaching.folder.Running", None)
     assert loaded.predict(list(FACTS)).tolist() == list(FACTS.values())  # read from what the neurons write
     assert loaded.predict(prompts[1]) == FACTS[prompts[1]]  # one string is one prompt
-    with pytest.raises(ml.DataError, match=r"row 3: no fact is stored.*pip install transformers"):
+    with pytest.raises(ml.DataError, match=r"row 3: no fact is stored.*transformers: pip install 'monolayer\[stock\]'"):
         loaded.predict(prompts)
     shown = json.loads(said("predict", str(folder), str(asked), "--json"))
     assert (shown["refused"], shown["right"], shown["total"]) == (1, 3, 3)

@@ -367,7 +367,7 @@ def test_the_tour_on_built_in_phrases(said: Said, monkeypatch: pytest.MonkeyPatc
     """`make demo` takes it on the whole dictionary; without that, it says so."""
     monkeypatch.setitem(sys.modules, "pypinyin_dict.phrase_pinyin_data", None)
     shown = " ".join(said("demo", "--out", "new").split())
-    assert "pip install pypinyin-dict" in shown
+    assert "pip install 'monolayer[demo]'" in shown
     assert "银行 yín háng" in shown
     assert "行 is háng in 银行 and xíng in 行走" in shown
     assert "says it word for word, proved" in shown

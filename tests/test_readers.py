@@ -496,7 +496,7 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
     pq.write_table(pa.table({"tokens": ["a"]}), tmp_path / "a.parquet")
     monkeypatch.delitem(sys.modules, "monolayer.data.arrow")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError, match=re.escape("Parquet needs pyarrow: pip install pyarrow")):
+    with pytest.raises(DataError, match=re.escape("Parquet needs pyarrow: pip install 'monolayer[parquet]'")):
         read(tmp_path / "a.parquet")
 
 
@@ -530,7 +530,7 @@ def test_phrases_are_those_of_the_package(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(tiny_phrases()) > 40
     monkeypatch.setitem(sys.modules, "pypinyin_dict", None)
     monkeypatch.delitem(sys.modules, "pypinyin_dict.phrase_pinyin_data")
-    with pytest.raises(DataError, match=re.escape("pip install pypinyin-dict")):
+    with pytest.raises(DataError, match=re.escape("pip install 'monolayer[demo]'")):
         phrases()
 
 

@@ -264,5 +264,5 @@ def test_a_missing_plotly_is_said_before_the_work(
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     for command in (["report", str(folder)], ["experiment", "memorization", "--out", str(folder / "new")]):
         assert run(command) == 2
-        assert "pip install plotly" in " ".join(capsys.readouterr().err.split())
+        assert "monolayer[report]" in " ".join(capsys.readouterr().err.split())
     assert [path.name for path in folder.iterdir()] == ["memorization.json"]

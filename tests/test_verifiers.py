@@ -86,7 +86,7 @@ def test_the_command_and_what_it_refuses(tmp_path: Path, monkeypatch: pytest.Mon
         assert "steps would make a dense layer" in said(more, code=2)
     with monkeypatch.context() as changed:
         changed.setitem(sys.modules, "onnx", None)
-        assert "pip install onnx" in said(more, code=2)
+        assert "monolayer[onnx]" in said(more, code=2)
     deep, _ = kinds.built("cascade tokens")
     with pytest.raises(ml.DataError, match=r"the readout has \d+ stages"):
         ml.export(deep, other, "onnx", part="readout")

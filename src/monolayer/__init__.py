@@ -82,12 +82,12 @@ _HOMES = {
 }
 _HOME = {name: f"monolayer.{module}" for module, names in _HOMES.items() for name in names.split()}
 
-_NEEDS = {"MonolayerClassifier": ("sklearn", "scikit-learn")}
-"""Names that exist only where another package is installed, and what pip calls it."""
+_NEEDS = {"MonolayerClassifier": "sklearn"}
+"""Names that exist only where another package is installed; the extra that installs it has its name."""
 
 
 def _installed(name: str) -> bool:
-    return name not in _NEEDS or find_spec(_NEEDS[name][0]) is not None
+    return name not in _NEEDS or find_spec(_NEEDS[name]) is not None
 
 
 __all__ = sorted([*filter(_installed, _HOME), "__version__"])
@@ -97,7 +97,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'monolayer' has no attribute {name!r}")
     if not _installed(name):  # no ImportError: hasattr, help and `import *` shall go on
-        raise AttributeError(f"monolayer.{name} needs {_NEEDS[name][1]}: pip install {_NEEDS[name][1]}")
+        raise AttributeError(f"monolayer.{name} needs an extra: pip install 'monolayer[{_NEEDS[name]}]'")
     return getattr(import_module(_HOME[name]), name)
 
 

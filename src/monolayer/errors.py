@@ -57,6 +57,11 @@ class OutOfMemoryError(MonolayerError, MemoryError):
     """The computation would need more memory than there is; the message says how much."""
 
 
+def needs_extra(what: str, extra: str) -> DataError:
+    """The error where a package is missing: `what` needs it, and the `extra` of that name installs it."""
+    return DataError(f"{what}: pip install 'monolayer[{extra}]'")
+
+
 def similar_words(word: str, known: Iterable[object], count: int = 1) -> list[str]:
     """Up to `count` known words that are spelt most like `word`, for an error message; fewer if none is similar."""
     from difflib import get_close_matches

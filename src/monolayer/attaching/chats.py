@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from monolayer.data import Sequences
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.templates import PLAIN, PROMPT, Template, each_template_once, given_templates
 from monolayer.table import quoted
@@ -31,8 +31,10 @@ class Forms(NamedTuple):
 
 def their_tokenizer(folder: Path) -> Any:
     """The tokenizer of a folder as transformers load it."""
-    from transformers import AutoTokenizer
-
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        raise needs_extra("attaching facts runs the host in transformers", "stock") from None
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from monolayer.arrays import Floats, Ints
 from monolayer.attaching.neurons import normed
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import Host
 from monolayer.huggingface.kin import kin_of
@@ -123,7 +123,7 @@ class Running:
         try:
             from transformers.utils import logging as theirs
         except ImportError:
-            raise DataError("attaching facts runs the host in transformers: pip install transformers") from None
+            raise needs_extra("attaching facts runs the host in transformers", "stock") from None
         check_device(device)
         logging: Any = theirs  # it has no types
         said = logging.get_verbosity()

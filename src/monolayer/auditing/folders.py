@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from monolayer.data.folder import read_together
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 from monolayer.model.load import load_monolayer
 from monolayer.model.monolayer import Monolayer
 
@@ -59,5 +59,5 @@ def _transformers() -> Any:
     try:
         import transformers
     except ImportError:
-        raise DataError("a Hugging Face folder needs the package transformers: pip install transformers") from None
+        raise needs_extra("a Hugging Face folder needs the package transformers", "stock") from None
     return transformers

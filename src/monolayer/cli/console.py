@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 from monolayer.bar import bar
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 from monolayer.table import Progress, escape, grid_lines, pairs, visible, visible_json
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def check_picture(path: Path, overwrite: bool) -> None:
     """Refuse, before any work is done, a picture that cannot be written or drawn."""
     check_file(path, overwrite)
     if find_spec("plotly") is None:
-        raise DataError("pictures need plotly: pip install plotly")
+        raise needs_extra("pictures need plotly", "report")
 
 
 def write_picture(path: Path, figure: object) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from monolayer.cluster.room import Room
 from monolayer.cluster.spill import FileIdentity, Spill
-from monolayer.errors import DataError, OutOfMemoryError
+from monolayer.errors import DataError, OutOfMemoryError, needs_extra
 from monolayer.table import Progress, counting
 
 Engine = Literal["processes", "dask"]
@@ -227,7 +227,7 @@ def _dask(scheduler: object) -> Iterator[Any]:
     try:
         from distributed import Client
     except ImportError:
-        raise DataError("engine='dask' needs dask: pip install dask distributed") from None
+        raise needs_extra("engine='dask' needs dask", "cluster") from None
     if isinstance(scheduler, Client):
         yield scheduler
         return

@@ -93,7 +93,7 @@ def _plain_values(cells: ArrowColumn) -> Array | Coded | None:
 def _split_words(cells: ArrowColumn) -> ArrowColumn | None:
     """A column of text as a column of lists of words; None if a cell is missing or has no word."""
     trimmed = pc.utf8_trim_whitespace(cells)
-    has_gap = cells.null_count or pc.any(pc.equal(trimmed, "")).as_py()
+    has_gap = cells.null_count or pc.any(pc.equal(trimmed, pa.scalar(""))).as_py()
     return None if has_gap else pc.utf8_split_whitespace(trimmed)
 
 
@@ -190,7 +190,7 @@ def read_table_blocks(lines: Lines, table: RowReader, width: int, separator: str
             return False
         cells = {name: table_read.column(number).combine_chunks() for name, number in used.items()}
         if table_read.num_rows != len(numbered) or any(
-            pc.any(pc.equal(column, "")).as_py() for column in cells.values()
+            pc.any(pc.equal(column, pa.scalar(""))).as_py() for column in cells.values()
         ):
             return False
         return _add(table, numbered, cells)

@@ -15,7 +15,7 @@ import numpy as np
 from monolayer.data.labels import Labels
 from monolayer.data.names import NameBuilder, Names
 from monolayer.data.sequences import Sequences
-from monolayer.errors import DataError
+from monolayer.errors import needs_extra
 
 _TINY_PHRASES = """
 银行 yín háng|行走 xíng zǒu|旅行 lǚ xíng|行业 háng yè|自行车 zì xíng chē
@@ -42,10 +42,7 @@ def phrases() -> Sequences:
     try:
         from pypinyin_dict.phrase_pinyin_data import large_pinyin
     except ImportError:
-        raise DataError(
-            "the phrase dictionary comes with the package pypinyin-dict: pip install pypinyin-dict. "
-            "tiny_phrases() needs no package"
-        ) from None
+        raise needs_extra("the phrase dictionary comes with the package pypinyin-dict", "demo") from None
     finally:
         if collecting:
             gc.enable()

@@ -36,7 +36,7 @@ from monolayer.data.sequences import Sequences
 from monolayer.data.shapes import pairs_or_sequences
 from monolayer.data.shards import files, names_files, read_shards
 from monolayer.data.tabular import EXAMPLE, RowReader, from_items, read_objects, read_table
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 from monolayer.table import quoted
 
 SUFFIXES_OF_FORMAT = {
@@ -167,7 +167,7 @@ def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
         try:
             from monolayer.data.arrow import read_parquet
         except ImportError:
-            raise DataError(f"{file}: Parquet needs pyarrow: pip install pyarrow") from None
+            raise needs_extra(f"{file}: Parquet needs pyarrow", "parquet") from None
         return read_parquet(file, columns)
     with Lines(None if standard_input else file) as lines:
         whole = _read_document(lines, columns) if format == "json" else None

@@ -15,7 +15,7 @@ from monolayer.construct.consistency import OnConflict
 from monolayer.construct.memorize import memorize
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.labelling import SEQUENCE
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 from monolayer.table import quoted
 
 try:
@@ -23,7 +23,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 except ImportError as error:
-    raise ImportError("the classifier needs scikit-learn: pip install scikit-learn") from error
+    raise ImportError(str(needs_extra("the classifier needs scikit-learn", "sklearn"))) from error
 
 
 class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

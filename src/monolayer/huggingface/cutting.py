@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from monolayer.data import Sequences
 from monolayer.data.choices import PerAnswer
-from monolayer.errors import DataError, ModelFileError
+from monolayer.errors import DataError, ModelFileError, needs_extra
 from monolayer.huggingface.templates import PLAIN, Template
 
 UNREADABLE = "\ufffd"
@@ -44,7 +44,7 @@ def tokenizer_of(content: bytes) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError:
-        raise DataError("texts are split by the package tokenizers: pip install tokenizers") from None
+        raise needs_extra("texts are split by the package tokenizers", "stock") from None
     try:
         found = Tokenizer.from_str(content.decode("utf-8"))
     except Exception as error:  # tokenizers raises a bare Exception

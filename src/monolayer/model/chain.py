@@ -15,7 +15,7 @@ from torch import Tensor
 
 from monolayer.arrays import Array
 from monolayer.data.aside import new_file
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 from monolayer.model.monolayer import Monolayer
 
 OPSET, IR_VERSION = 17, 8
@@ -29,7 +29,7 @@ def import_onnx() -> Any:
     try:
         import onnx
     except ImportError:
-        raise DataError("an ONNX file needs the package onnx: pip install onnx") from None
+        raise needs_extra("an ONNX file needs the package onnx", "onnx") from None
     return onnx
 
 

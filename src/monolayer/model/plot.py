@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Array, Floats
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 from monolayer.model.gates import Gates, place_codes
 from monolayer.model.parts import Parts
 from monolayer.table import plural, shortened, visible
@@ -255,7 +255,7 @@ def _subplots(rows: int, columns: int, titles: Sequence[str]) -> Figure:
     try:
         from plotly.subplots import make_subplots
     except ImportError:
-        raise DataError("pictures need plotly: pip install plotly") from None
+        raise needs_extra("pictures need plotly", "report") from None
     spacing = {"horizontal_spacing": 0.12, "vertical_spacing": 0.3 / max(rows, 2)}
     return make_subplots(rows, columns, subplot_titles=list(titles) or None, **spacing)
 

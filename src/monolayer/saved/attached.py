@@ -13,7 +13,7 @@ from monolayer.checker.certificate import Certificate, Claims
 from monolayer.data import Sequences
 from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
-from monolayer.errors import DataError, ModelFileError
+from monolayer.errors import DataError, ModelFileError, needs_extra
 from monolayer.huggingface.manifest import asked_per, read_attached_files, says_attached
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.saved.asking import Asking, Wanted
@@ -70,7 +70,7 @@ class WithFacts(Saved):
         if given:
             raise DataError(f"{given[0]} does not apply to a folder with attached facts: leave it out")
         if claims.ask and not can_measure():
-            raise DataError("ask=True asks the model in transformers: pip install transformers")
+            raise needs_extra("ask=True asks the model in transformers", "stock")
 
     def prove(self, data: Any, claims: Claims, report: Progress) -> Certificate:
         """What the files prove about every text, and what was measured when facts were attached."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from monolayer.arrays import Floats, Ints
-from monolayer.errors import DataError
+from monolayer.errors import DataError, needs_extra
 from monolayer.huggingface import tensors as stored
 from monolayer.huggingface.encoders import Encoder
 from monolayer.model.device import check_device
@@ -60,7 +60,7 @@ class Running:
         try:
             from transformers import AutoConfig, AutoModelForSequenceClassification
         except ImportError:
-            raise DataError("an encoder runs in transformers: pip install transformers") from None
+            raise needs_extra("an encoder runs in transformers", "stock") from None
         check_device(device)
         self.encoder, self.dtype = encoder, getattr(torch, encoder.dtype)
         with torch.random.fork_rng(devices=[]):  # the model draws weights, which are then replaced
