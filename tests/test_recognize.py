@@ -18,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 import monolayer as ml
 from monolayer.attaching.questions.folder import Recognizer
 from monolayer.attaching.questions.layer import codes, nearest_codes, seed_for
+from monolayer.attaching.questions.running import Running
 from monolayer.huggingface.encoders import ENCODERS
 from tests.encoders import ARCHITECTURES, FAQ, NEURONS, OTHERS, tokenizer, write_encoder
 
@@ -107,6 +108,40 @@ def test_more_questions_than_neurons_stand_in_several_layers(bert: Path, tmp_pat
     assert by_transformers(folder, list(many)) == list(many.values())
     proof = ml.certify(folder, many, only=True)
     assert proof.verdict == "proved", proof.explain()
+
+
+def test_many_questions_take_1_3_passes_each_and_an_edit_one_for_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = write_encoder(tmp_path / "host", intermediate_size=1024)
+    free = sorted(word for word in tokenizer().get_vocab() if not word.startswith("<"))
+    many = {f"{one} {two} {three}": "yes" for one in free[:8] for two in free[:8] for three in free[:8]}
+    passes, forward = [], transformers.BertModel.forward
+
+    def counted(model: Any, input_ids: Any = None, *args: Any, **options: Any) -> Any:
+        passes.append(len(input_ids))
+        return forward(model, input_ids, *args, **options)
+
+    monkeypatch.setattr(transformers.BertModel, "forward", counted)
+    made = ml.recognize(host, many)
+    assert len(many) < sum(passes) <= 1.3 * len(many)
+    passes.clear()
+    ml.insert(made, {"zebra pay": "yes"}, data=many)
+    assert sum(passes) <= 0.3 * len(many)
+
+
+def test_a_question_that_loses_its_answer_is_named_though_it_is_asked_once(
+    bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forgetful(self: Running, states: Any) -> Any:
+        classes = true(self, states)
+        classes[3] = 0
+        return classes
+
+    true = Running.at
+    monkeypatch.setattr(Running, "at", forgetful)
+    with pytest.raises(ml.PrecisionError, match=r"each text alone\): row 3: 'unknown', not 'From 9 to 17.'"):
+        ml.recognize(bert, FAQ, floor=0.9)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -242,6 +277,7 @@ def test_other_encoders_are_refused_with_the_reason(bert: Path, spoil: Any, why:
         ([("my order", "a"), ("my order", "b")], {}, "row 0 and row 1 contradict each other"),
         ([("my zebra", "a"), ("my giraffe", "b")], {}, "row 0 and row 1 contradict each other"),
         ({" ".join(["my"] * 50): "a"}, {}, "has 52 tokens, and the encoder has 40 places"),
+        ({"my order": "a", "  ": "b"}, {}, "there is no token in '  '"),
         (FAQ, {"floor": 1.5}, "floor is a cosine"),
         (FAQ, {"pooling": "max"}, "pooling is"),
         (FAQ, {"rewordings": {"who are you": "x"}}, "not among the questions"),

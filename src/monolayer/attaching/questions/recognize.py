@@ -27,7 +27,7 @@ from monolayer.attaching.questions.layer import (
     words,
 )
 from monolayer.attaching.questions.radii import NOBODY, Thresholds, default_floor, lowered, reach_of, strips, thresholds
-from monolayer.attaching.questions.running import KERNELS, Pooled, Running
+from monolayer.attaching.questions.running import KERNELS, Pooled, Running, Said
 from monolayer.bar import reporting, shows_progress
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, unchanged
@@ -43,6 +43,8 @@ from monolayer.table import Progress, plural
 
 AS_THEY_ARE = Manner(per="continuation")
 """Reads two columns of text as questions and answers, and puts no space in front of answers."""
+LEAST_TRIED, TRIED_PER = 64, 8
+"""So many questions, or one of so many, are also asked in batches."""
 NAMED = 5
 """How many rows an error names; it only counts the others."""
 
@@ -95,8 +97,9 @@ def recognize(
     - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
       the work that is done.
 
-    Every question, rewording and text to keep is tested before this returns, with eager attention and with sdpa; rows
-    that fail are named.
+    Every question is asked before this returns. Rewordings, texts to keep and, of more than 64 questions, the narrowest
+    and some of each length (an eighth in all) are asked again in padded batches, with eager attention and with sdpa.
+    Rows that fail are named.
 
     Example:
 
@@ -157,7 +160,7 @@ def recognize(
         shell, stored, rows, kept=[each.where for each in kept], reworded=[each.where for each in reworded]
     )
     made = replace(made, data=data, repeated=len(data) - len(stored))
-    made = asked(made, stored, device, _part(report, 0.65, 0.95), reworded, kept)
+    made = asked(made, stored, mine, device, _part(report, 0.65, 0.95), reworded, kept)
     report("done", 1.0)
     return made
 
@@ -213,40 +216,62 @@ def assembled(
 def asked(
     made: Recognizer,
     stored: Sequence[Question],
+    states: Floats,
     device: str | torch.device | None,
     report: Progress,
     reworded: Sequence[Text] = (),
     kept: Sequence[Text] = (),
 ) -> Recognizer:
-    """`made`, tested: every question and rewording must get its answer, and every text to keep must be unknown."""
+    """`made`, tested: every question and rewording must get its answer, and every text to keep must be unknown.
+
+    `states` `(N, D)`: û of the questions, where the encoder was run for each alone. What asks it in batches again finds
+    out how far states move, and so needs only some of many questions: around its key every answer is proved.
+    """
     running = Running(made.encoder, made.config, made.tensors, device)
-    texts = [*(each.ids for each in stored), *(each.ids for each in reworded), *(each.ids for each in kept)]
-    where = [*(each.where for each in stored), *(each.where for each in reworded), *(each.where for each in kept)]
-    own = made.neurons.answers
-    wanted = np.concatenate([own, own[[each.question for each in reworded]], np.zeros(len(kept), np.int64)])
-    fell = np.zeros(len(stored))
-    keys = unit(made.neurons.rows)
+    own, keys = made.neurons.answers, unit(made.neurons.rows)
+    _check_answers(made, running.at(states), own, [each.where for each in stored], "each text alone")
+    fell = Said(own, states).turned(keys)
+    some = tried(stored, made.neurons.thresholds)
+    texts = [*(stored[row] for row in some), *reworded, *kept]
+    wanted = np.concatenate([own[some], own[[each.question for each in reworded]], np.zeros(len(kept), np.int64)])
     for turn, kernel in enumerate(KERNELS):
         part = _part(report, turn / len(KERNELS), (turn + 1) / len(KERNELS))
-        said = running.say(texts, kernel, part)
-        odd = np.flatnonzero(said.classes != wanted).tolist()
-        if odd:
-            named = "; ".join(
-                f"{where[row]}: {made.classes[said.classes[row]]!r}, not {made.classes[wanted[row]]!r}"
-                for row in odd[:NAMED]
-            )
-            raise PrecisionError(
-                f"{plural(len(odd), 'text')} did not get the right answer ({kernel} attention): {named}. Nothing was "
-                "written: remove these rows, or choose another floor"
-            )
-        fell = np.maximum(fell, said.turned(keys))
+        said = running.say([each.ids for each in texts], kernel, part)
+        _check_answers(made, said.classes, wanted, [each.where for each in texts], f"{kernel} attention")
+        fell[some] = np.maximum(fell[some], said.turned(keys[some]))
     entries = tuple(
         replace(each, moved=float(moved)) for each, moved in zip(made.manifest.questions, fell, strict=True)
     )
     from importlib.metadata import version
 
     where_run = {"torch": torch.__version__, "transformers": version("transformers"), "device": str(device or "cpu")}
-    return replace(made, manifest=replace(made.manifest, questions=entries, measured=where_run))
+    measured = {**where_run, "in_batches": len(some)}
+    return replace(made, manifest=replace(made.manifest, questions=entries, measured=measured))
+
+
+def tried(stored: Sequence[Question], tau: Floats) -> list[int]:
+    """Which questions are asked in batches: if they are many, those with the largest τ, and some of every length."""
+    count = len(stored)
+    most = max(LEAST_TRIED, count // TRIED_PER)
+    if count <= most:
+        return list(range(count))
+    narrow = np.argsort(-tau, kind="stable")[: most // 2]
+    lengths = np.argsort([len(each.ids) for each in stored], kind="stable")
+    spread = lengths[np.linspace(0, count - 1, most - most // 2).astype(np.int64)]
+    return sorted({*narrow.tolist(), *spread.tolist()})
+
+
+def _check_answers(made: Recognizer, said: Ints, wanted: Ints, where: Sequence[str], how: str) -> None:
+    """A `PrecisionError` names texts whose answer is not the one that is wanted."""
+    odd = np.flatnonzero(said != wanted).tolist()
+    if odd:
+        named = "; ".join(
+            f"{where[row]}: {made.classes[said[row]]!r}, not {made.classes[wanted[row]]!r}" for row in odd[:NAMED]
+        )
+        raise PrecisionError(
+            f"{plural(len(odd), 'text')} did not get the right answer ({how}): {named}. Nothing was written: remove "
+            "these rows, or choose another floor"
+        )
 
 
 def again(
@@ -258,7 +283,7 @@ def again(
 ) -> Recognizer:
     """The encoder of `made` with the questions in `data` and the same draw: directions, floor, texts to keep.
 
-    The encoder runs only for new questions; then every question is tested.
+    The encoder runs only for new questions; then every question is tested, the others at their keys.
     """
     base = made.encoder
     stored = each_once(questions_of(base, made.source, data, made.manifest.unknown))
@@ -275,7 +300,11 @@ def again(
         rows[fresh] = key_rows(states, made.basis, base)
     found = assembled(made, stored, rows)
     found = replace(found, data=data, repeated=len(data) - len(stored))
-    return asked(found, stored, device, report) if fresh else found
+    if not fresh:
+        return found
+    at = unit(rows)
+    at[fresh] = states
+    return asked(found, stored, at, device, report)
 
 
 # -- reading ---------------------------------------------------------------------------------------------------
@@ -334,7 +363,7 @@ def _texts(encoder: Encoder, source: TensorFolder, texts: Any) -> list[Text]:
 def _ids(encoder: Encoder, tokenizer: Any, text: str, where: str) -> tuple[int, ...]:
     """The ids of a text with its special tokens; a `DataError` if the encoder cannot read it."""
     ids = split_text(tokenizer, text, special_tokens=True, where=where)
-    misfit = encoder.misfit(ids) if ids else f"the tokenizer produces no token for {text!r}"
+    misfit = encoder.misfit(ids) if text.strip() and ids else f"there is no token in {text!r}"
     if misfit is not None:
         raise DataError(f"{where}: {misfit}")
     return ids

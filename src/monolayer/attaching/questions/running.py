@@ -107,6 +107,24 @@ class Running:
         found: Floats = normed.double().numpy() / np.sqrt(self.encoder.width)
         return found
 
+    def at(self, states: Floats) -> Ints:
+        """The classes `(N,)` that the appended layers and the head give at û `(N, D)`; no other token counts there."""
+        from transformers.activations import ACT2FN
+
+        encoder, kind, part = self.encoder, self.encoder.kind, self.model.get_submodule
+        activation = ACT2FN[encoder.config["hidden_act"]]
+        with torch.no_grad():
+            h = torch.from_numpy(states * np.sqrt(encoder.width)).to(self.model.device, self.dtype)
+            for block in range(getattr(self.model.config, kind.depth) - encoder.layers):
+                start = encoder.layer(encoder.layers + block)
+                if block:  # the norm of the first one returned û, and attention of later ones adds 0
+                    h = part(f"{start}{kind.norms[0]}")(h)
+                fired = activation(part(f"{start}{kind.linear['W_1']}")(h))
+                h = part(f"{start}{kind.norms[1]}")(part(f"{start}{kind.linear['W_2']}")(fired) + h)
+            logits = part(kind.head)(torch.tanh(part(kind.pooler)(h)))
+        found: Ints = logits.argmax(dim=-1).cpu().numpy()
+        return found
+
     def say(self, texts: Sequence[Sequence[int]], kernel: str = "sdpa", report: Progress | None = None) -> Said:
         """What the classifier says about texts, in batches of similar lengths with padding."""
         encoder, pad = self.encoder, int(self.encoder.config.get("pad_token_id") or 0)
