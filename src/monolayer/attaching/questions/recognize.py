@@ -232,7 +232,7 @@ def asked(
     _check_answers(made, running.at(states), own, [each.where for each in stored], "each text alone")
     fell = Said(own, states).turned(keys)
     some = tried(stored, made.neurons.thresholds)
-    texts = [*(stored[row] for row in some), *reworded, *kept]
+    texts: list[Question | Text] = [*(stored[row] for row in some), *reworded, *kept]
     wanted = np.concatenate([own[some], own[[each.question for each in reworded]], np.zeros(len(kept), np.int64)])
     for turn, kernel in enumerate(KERNELS):
         part = _part(report, turn / len(KERNELS), (turn + 1) / len(KERNELS))
