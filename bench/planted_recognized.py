@@ -33,23 +33,24 @@ def proofs(scratch: Path) -> Iterator[tuple[str, Any]]:
         dtype, layers, _ = kind
         folder = stored(scratch / f"questions {number}", *kind)
         faq: dict[str, str] = FAQ if layers == 1 else {text: f"answer {i % 4}" for i, text in enumerate(phrases(18))}
-        some = dict(list(faq.items())[1:])
-        wrong = some | {next(iter(some)): "another"}
-        for what, given in (("all", faq), ("some", some), ("wrong", wrong), ("more", faq | {"card card": "yes"})):
-            for only in (False, True):
-                name = f"questions {dtype} {layers} {what} {only}"
-                yield name, lambda folder=folder, given=given, only=only: claimed(folder, given, only=only)  # type: ignore[misc]
+        name = f"questions {dtype} {layers}"
         host = scratch / f"questions {number}" / "encoder"
-        yield f"questions {dtype} {layers} host", lambda f=folder, faq=faq, h=host: claimed(f, faq, host=h)  # type: ignore[misc]
-        other = write_encoder(scratch / f"other {number}", "roberta")
-        yield f"questions {dtype} {layers} other", lambda f=folder, faq=faq, h=other: claimed(f, faq, host=h)  # type: ignore[misc]
-        yield f"questions {dtype} {layers} cosines", lambda folder=folder: _cosines(folder)  # type: ignore[misc]
+        yield f"{name} cosines", lambda folder=folder: _cosines(folder)  # type: ignore[misc]
+        yield f"{name} only", lambda f=folder, faq=faq, h=host: claimed(f, faq, only=True, host=h)  # type: ignore[misc]
         for change in range(CHANGES):
             changed = scratch / f"questions {number} {change}"
             attack(folder, changed, CHANGES * number + change)
-            yield f"questions {dtype} {layers} changed {change}", lambda folder=changed: _cosines(folder)  # type: ignore[misc]
-            if change % 4 == 0:
-                yield f"questions {dtype} {layers} certified {change}", lambda f=changed, q=faq: claimed(f, q)  # type: ignore[misc]
+            yield f"{name} changed {change}", lambda folder=changed: _cosines(folder)  # type: ignore[misc]
+        if layers > 1:
+            some = dict(list(faq.items())[1:])
+            for what, given in {
+                "some": some, "wrong": some | {next(iter(some)): "another"}, "more": faq | {"card card": "yes"},
+            }.items():  # fmt: skip
+                for only in (False, True):
+                    yield f"{name} {what} {only}", lambda f=folder, g=given, only=only: claimed(f, g, only=only)  # type: ignore[misc]
+            other = write_encoder(scratch / "another encoder", "roberta")
+            yield f"{name} another host", lambda f=folder, faq=faq, h=other: claimed(f, faq, host=h)  # type: ignore[misc]
+            yield f"{name} certified changed", lambda f=changed, faq=faq: claimed(f, faq)  # type: ignore[misc]
 
 
 def _cosines(folder: Path) -> Claim:
