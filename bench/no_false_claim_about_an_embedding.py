@@ -4,9 +4,9 @@
     python bench/no_false_claim_about_an_embedding.py --count 100       fewer
     python bench/no_false_claim_about_an_embedding.py --first 1000      others
 
-Weights of the layers and of the head that `recognize` appends are changed in folders of three formats and four
-activations, with one appended layer or three, and their digests are written anew. At embeddings near the bounds that
-the checker then gives, many of them along the directions of words, transformers runs the appended layers
+Weights of the layers and of the head that `recognize` appends are changed in folders of three formats, four activations
+and two kinds of heads, with one appended layer or several, and their digests are written anew. At embeddings near the
+bounds that the checker then gives, many of them along the directions of words, transformers runs the appended layers
 (tests/questions_attack.py); its answer must be the one that is claimed, wherever one is.
 """
 

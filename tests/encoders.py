@@ -9,7 +9,9 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-ARCHITECTURES = ("bert", "roberta", "xlm-roberta")
+ARCHITECTURES = ("bert", "roberta", "xlm-roberta", "distilbert")
+OWN_NAMES = {"distilbert": {"intermediate_size": "hidden_dim", "hidden_act": "activation"}}
+"""Settings that an architecture calls by other names."""
 WIDTH, NEURONS, PLACES = 64, 8, 40
 TEXT = "how do i reset my password when are you open where is order at what time close can pay by card"
 WORDS = TEXT.split()
@@ -41,7 +43,8 @@ def write_encoder(
     torch.manual_seed(0)
     sizes = {"vocab_size": len(WORDS) + 4, "hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4}
     sizes |= {"intermediate_size": NEURONS, "max_position_embeddings": PLACES, "pad_token_id": 1}
-    config = transformers.AutoConfig.for_model(kind, **{**sizes, "initializer_range": 0.1, **more})
+    said, names = {**sizes, "initializer_range": 0.1, **more}, OWN_NAMES.get(kind, {})
+    config = transformers.AutoConfig.for_model(kind, **{names.get(key, key): value for key, value in said.items()})
     made = (saved_as or transformers.AutoModel).from_config(config)
     made.get_input_embeddings().weight.data.normal_()  # texts of different words are then far apart
     made.to(dtype)

@@ -45,12 +45,28 @@ def said(model: Any, states: Any, found: QuestionFolder) -> Any:
     with torch.no_grad():
         h = states[:, None]
         for number in range(found.layers):
-            layer = model.base_model.encoder.layer[encoder.layers + number]
-            x = h if number == 0 else first(layer.attention(h))
-            h = layer.output(layer.intermediate(x), x)
+            layer = model.get_submodule(encoder.layer(encoder.layers + number).removesuffix("."))
+            h = behind(layer, h if number == 0 else attended(layer, h))
         pooler = getattr(model.base_model, "pooler", None)
-        logits = model.classifier(h) if pooler is None else model.classifier(pooler(h))
+        if hasattr(model, "pre_classifier"):
+            logits = model.classifier(torch.relu(model.pre_classifier(h)))
+        else:
+            logits = model.classifier(h) if pooler is None else model.classifier(pooler(h))
     return logits.reshape(len(states), -1).argmax(dim=-1).numpy()
+
+
+def attended(layer: Any, h: Any) -> Any:
+    """What the first half of a layer returns."""
+    if hasattr(layer, "sa_layer_norm"):
+        return layer.sa_layer_norm(first(layer.attention(h)) + h)
+    return first(layer.attention(h))
+
+
+def behind(layer: Any, x: Any) -> Any:
+    """What the second half of a layer returns."""
+    if hasattr(layer, "ffn"):
+        return layer.output_layer_norm(layer.ffn(x) + x)
+    return layer.output(layer.intermediate(x), x)
 
 
 def first(result: Any) -> Any:

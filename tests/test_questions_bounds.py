@@ -22,16 +22,22 @@ from tests.test_recognize import phrases
 transformers.logging.set_verbosity_error()
 
 
-def stored(folder: Path, dtype: str, layers: int, activation: str = "gelu") -> Path:
+def stored(folder: Path, dtype: str, layers: int, activation: str = "gelu", kind: str = "bert") -> Path:
     """Questions in an encoder with this format, in one appended layer or several."""
     sizes = {"intermediate_size": 24 if layers == 1 else 6, "hidden_act": activation}
-    source = write_encoder(folder / "encoder", dtype=getattr(torch, dtype), **sizes)
+    source = write_encoder(folder / "encoder", kind, dtype=getattr(torch, dtype), **sizes)
     many = {text: f"answer {i % 4}" for i, text in enumerate(phrases(6 * layers))}
     return Path(ml.recognize(source, FAQ if layers == 1 else many, floor=0.8).save(folder / "stored"))
 
 
-KINDS = [("float32", 1, "gelu"), ("float32", 3, "silu"), ("bfloat16", 1, "relu"), ("float16", 1, "gelu_new")]
-"""Format, appended layers and activation of the folders."""
+KINDS: list[tuple[Any, ...]] = [
+    ("float32", 1, "gelu"),
+    ("float32", 3, "silu"),
+    ("bfloat16", 1, "relu"),
+    ("float16", 1, "gelu_new"),
+    ("float32", 2, "gelu", "distilbert"),
+]
+"""Format, appended layers, activation and architecture of the folders."""
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,9 @@
 
 FILE is a list of JSON objects, or one object per line, with a question, its answer, a rewording that is not stored, and
 another question that is not to be answered. `--columns` names the four. What `ml.recognize` stores is asked for all of
-them, with the default floor. Beside it, on the same states: the nearest stored question, and logistic regression, each
-at the best threshold that leaves a given share of the other questions unknown. These two thresholds are chosen on the
-other questions themselves, which favours them.
+them, with the default floor, and at the same states with others. Beside it, on the same states: the nearest stored
+question, and logistic regression, each at the best threshold that leaves a given share of the other questions unknown.
+These two thresholds are chosen on the other questions themselves, which favours them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +20,15 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.arrays import Floats
+from monolayer.attaching.questions.radii import strips, thresholds
+from monolayer.attaching.questions.recognize import unit
+from monolayer.attaching.questions.running import Running
 
 COLUMNS = ("question", "answer", "reworded", "other_question")
-SHARES = (1.0, 0.99, 0.95)
+SHARES = (1.0, 0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.5)
 """Shares of the other questions that are to stay unknown."""
+FLOORS = tuple(floor / 100 for floor in range(40, 96, 5))
+"""Floors of the curve."""
 
 
 class Rows(NamedTuple):
@@ -56,7 +62,7 @@ def told_apart(scores: Floats, right: np.ndarray, others: Floats) -> dict[str, f
     return found
 
 
-def measure(encoder: Path, rows: Rows, floors: tuple[float, ...] = (), **options: Any) -> dict[str, Any]:
+def measure(encoder: Path, rows: Rows, floors: tuple[float, ...] = FLOORS, **options: Any) -> dict[str, Any]:
     """Store the questions and ask for all texts; the same for each of some `floors`."""
     started = time.perf_counter()
     model = ml.recognize(encoder, rows.questions, rows.answers, **options)
@@ -69,18 +75,46 @@ def measure(encoder: Path, rows: Rows, floors: tuple[float, ...] = (), **options
         "seconds to build": built,
         **answered(model, rows),
     }
-    found["other floors"] = [
-        {"floor": floor, **answered(ml.recognize(encoder, *rows[:2], **{**options, "floor": floor}), rows)}
-        for floor in floors
-    ]
-    return {**found, "beside": beside(model, rows)}
+    given = Given.of(model, rows)
+    return {**found, "curve": curve(model, rows, given, floors), "beside": beside(rows, given)}
+
+
+class Given(NamedTuple):
+    """The states û of stored questions, of rewordings and of other questions."""
+
+    stored: Floats
+    reworded: Floats
+    other: Floats
+
+    @classmethod
+    def of(cls, model: Any, rows: Rows) -> Given:
+        """What the encoder leaves of all texts."""
+        return cls(*(states(model, texts) for texts in (rows.questions, rows.rewordings, rows.others)))
+
+
+def curve(model: Any, rows: Rows, given: Given, floors: tuple[float, ...]) -> list[dict[str, float]]:
+    """What the model answers with other floors: the appended layers with these thresholds, at the same states."""
+    encoder, draw, neurons = model.encoder, model.manifest.draw, model.neurons
+    keys, wanted = unit(neurons.rows), np.array(rows.answers, dtype=object)
+    room, found = strips(encoder, len(keys)), list[dict[str, float]]()
+    for floor in floors:
+        chosen = thresholds(encoder, keys, neurons.answers, replace(draw, floor=floor), model.kept, room)
+        other = replace(model, neurons=neurons._replace(thresholds=chosen.tau), given=None)
+        running = Running(encoder, other.config, other.tensors)
+        stored, reworded, rest = (np.array(model.classes, dtype=object)[running.at(each)] for each in given)
+        found.append({"floor": floor, **shares(stored, reworded, rest, wanted, model.manifest.unknown)})
+    return found
 
 
 def answered(model: Any, rows: Rows) -> dict[str, float]:
     """Shares of texts that a model answers rightly, wrongly and not."""
     wanted = np.array(rows.answers, dtype=object)
     stored, reworded, other = (model.predict(texts) for texts in (rows.questions, rows.rewordings, rows.others))
-    unknown = model.manifest.unknown
+    return shares(stored, reworded, other, wanted, model.manifest.unknown)
+
+
+def shares(stored: Any, reworded: Any, other: Any, wanted: Any, unknown: str) -> dict[str, float]:
+    """The shares of what is said about stored questions, rewordings and other questions."""
     return {
         "stored": float(np.mean(stored == wanted)),
         "rewordings": float(np.mean(reworded == wanted)),
@@ -89,11 +123,11 @@ def answered(model: Any, rows: Rows) -> dict[str, float]:
     }
 
 
-def beside(model: Any, rows: Rows) -> dict[str, dict[str, float]]:
+def beside(rows: Rows, given: Given) -> dict[str, dict[str, float]]:
     """The nearest stored question and logistic regression, on the same states."""
     from sklearn.linear_model import LogisticRegression
 
-    stored, reworded, other = (states(model, texts) for texts in (rows.questions, rows.rewordings, rows.others))
+    stored, reworded, other = given
     wanted = np.array(rows.answers, dtype=object)
     near, far = reworded @ stored.T, other @ stored.T
     right = wanted[near.argmax(axis=1)] == wanted
@@ -119,11 +153,9 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--columns", default=",".join(COLUMNS), help="the four names, with commas between them")
     parser.add_argument("--rows", type=int, default=None, help="how many rows to take")
-    parser.add_argument("--floors", default="", help="further floors to measure, with commas between them")
     given = parser.parse_args()
     rows = read(given.file, tuple(given.columns.split(",")), given.rows)
-    floors = tuple(float(floor) for floor in given.floors.split(",") if floor)
-    print(json.dumps(measure(given.encoder, rows, floors), indent=1))
+    print(json.dumps(measure(given.encoder, rows), indent=1))
 
 
 if __name__ == "__main__":

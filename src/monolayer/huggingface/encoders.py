@@ -1,18 +1,18 @@
 """Sentence encoders that questions can be stored in: one row of names per architecture, and the reading of a folder.
 
 An encoder is a stack of layers with a norm behind each half (post-norm), read by a stock class for sequence
-classification whose head is a dense layer with tanh at the first token, and a linear layer behind it. Taken from the
-source of transformers 5.23.
+classification whose head is a dense layer with tanh or relu at the first token, and a linear layer behind it. Taken
+from the source of transformers 5.23.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from monolayer.data.folder import read_together
 from monolayer.errors import DataError, ModelFileError
@@ -32,13 +32,25 @@ Pooling = Literal["mean", "first"]
 Role = Literal["Q", "K", "V", "O", "W_1", "W_2"]
 
 
+BERT_LINEAR = {
+    "Q": "attention.self.query",
+    "K": "attention.self.key",
+    "V": "attention.self.value",
+    "O": "attention.output.dense",
+    "W_1": "intermediate.dense",
+    "W_2": "output.dense",
+}
+
+
 @dataclass(frozen=True)
 class EncoderKind:
     """An architecture of encoders.
 
     `name`: its `model_type`. `model`: the beginning of the names of its classes. `root`: the prefix of the encoder's
     tensors. `pooler`: the dense layer of the head. `head`: the linear layer behind it. `places_from`: how many rows of
-    the table of positions come before that of the first token.
+    the table of positions come before that of the first token. `saturates`: the head has tanh, else relu. `linear`,
+    `norms`: the linear parts of a layer, and its norms behind attention and behind its neurons. `depth`, `width`,
+    `neurons`, `activation`: keys of `config.json`. `epsilon`: that of the norms, where no key says it.
     """
 
     name: str
@@ -50,18 +62,13 @@ class EncoderKind:
     layers: str = "encoder.layer"
     depth: str = "num_hidden_layers"
     tables: tuple[str, ...] = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-
-    linear: ClassVar = {
-        "Q": "attention.self.query",
-        "K": "attention.self.key",
-        "V": "attention.self.value",
-        "O": "attention.output.dense",
-        "W_1": "intermediate.dense",
-        "W_2": "output.dense",
-    }
-    """The linear parts of a layer."""
-    norms: ClassVar = ("attention.output.LayerNorm", "output.LayerNorm")
-    """The norms of a layer, behind attention and behind its neurons."""
+    saturates: bool = True
+    linear: Mapping[str, str] = field(default_factory=lambda: BERT_LINEAR)
+    norms: tuple[str, str] = ("attention.output.LayerNorm", "output.LayerNorm")
+    width: str = "hidden_size"
+    neurons: str = "intermediate_size"
+    activation: str = "hidden_act"
+    epsilon: float | None = None
 
     def tensor_names(self, layers: int) -> list[str]:
         """The names of all tensors of an encoder with this many layers, without the prefix."""
@@ -83,6 +90,26 @@ ENCODERS: dict[str, EncoderKind] = {
         EncoderKind("bert", "Bert", "bert.", "bert.pooler.dense", "classifier"),
         EncoderKind("roberta", "Roberta", "roberta.", "classifier.dense", "classifier.out_proj", 1),
         EncoderKind("xlm-roberta", "XLMRoberta", "roberta.", "classifier.dense", "classifier.out_proj", 1),
+        EncoderKind(
+            name="distilbert",
+            model="DistilBert",
+            root="distilbert.",
+            pooler="pre_classifier",
+            head="classifier",
+            layers="transformer.layer",
+            tables=("word_embeddings", "position_embeddings"),
+            saturates=False,
+            linear={
+                **{role: f"attention.{role.lower()}_lin" for role in "QKV"},
+                **{"O": "attention.out_lin", "W_1": "ffn.lin1", "W_2": "ffn.lin2"},
+            },
+            norms=("sa_layer_norm", "output_layer_norm"),
+            depth="n_layers",
+            width="dim",
+            neurons="hidden_dim",
+            activation="activation",
+            epsilon=1e-12,
+        ),
     )
 }
 """The architectures of encoders that questions can be stored in."""
@@ -91,7 +118,6 @@ WHY_NOT = {
         "the attention of MPNet adds a bias per distance of two tokens, the same in all layers, so that no layer can "
         "take the plain mean of all tokens"
     ),
-    "distilbert": "the head of DistilBERT has relu where the proof has tanh",
     "albert": "the layers of ALBERT share their weights, so none can be appended",
     "modernbert": "ModernBERT has its norms before the halves of a layer, not behind them",
 }
@@ -101,6 +127,8 @@ _OWN_KEYS = frozenset(
     hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act layer_norm_eps output_past
     hidden_dropout_prob attention_probs_dropout_prob classifier_dropout
     max_position_embeddings type_vocab_size position_embedding_type
+    dim n_layers n_heads hidden_dim activation dropout attention_dropout qa_dropout seq_classif_dropout
+    sinusoidal_pos_embds tie_weights_
     """.split()  # noqa: SIM905 - words are easier to read
 )
 """Keys of `config.json` that these architectures have of their own."""
@@ -126,12 +154,12 @@ class Encoder:
     @property
     def width(self) -> int:
         """`D`, the width of a state."""
-        return int(self.config["hidden_size"])
+        return int(self.config[self.kind.width])
 
     @property
     def neurons(self) -> int:
         """`H`, the number of neurons of a layer."""
-        return int(self.config["intermediate_size"])
+        return int(self.config[self.kind.neurons])
 
     @property
     def per_layer(self) -> int:
@@ -168,17 +196,23 @@ class Encoder:
     @property
     def silence(self) -> float:
         """`S`: neurons return 0 at every input up to −S."""
-        return (FLOAT16_SILENCE if self.format.limited else SILENCE)[str(self.config["hidden_act"])]
+        return (FLOAT16_SILENCE if self.format.limited else SILENCE)[self.activation]
 
     @property
     def identity(self) -> float:
         """From here on a neuron returns at least 0.999 of its input."""
-        return IDENTITY[str(self.config["hidden_act"])]
+        return IDENTITY[self.activation]
+
+    @property
+    def activation(self) -> str:
+        """The activation of its neurons, as `config.json` calls it."""
+        return str(self.config[self.kind.activation])
 
     @property
     def epsilon(self) -> float:
         """ε of the norms."""
-        return float(self.config["layer_norm_eps"])
+        own = self.kind.epsilon
+        return float(self.config["layer_norm_eps"]) if own is None else own
 
     def misfit(self, ids: tuple[int, ...]) -> str | None:
         """Why the encoder cannot read a text of these ids, in words; None if it can."""
@@ -270,11 +304,10 @@ def _check_config(kind: EncoderKind, config: Mapping[str, Any]) -> None:
         raise DataError("it is a decoder, whose first token sees no other")
     if config.get("position_embedding_type", "absolute") != "absolute":
         raise DataError("its places are relative, so that attention of an appended layer is no plain mean")
-    if config.get("hidden_act") not in SILENCE:
-        raise DataError(
-            f"its activation is {config.get('hidden_act')!r}; questions are stored with {', '.join(SILENCE)}"
-        )
-    epsilon = config.get("layer_norm_eps")
+    activation = config.get(kind.activation)
+    if activation not in SILENCE:
+        raise DataError(f"its activation is {activation!r}; questions are stored with {', '.join(SILENCE)}")
+    epsilon = config.get("layer_norm_eps") if kind.epsilon is None else kind.epsilon
     if type(epsilon) not in (float, int) or not LEAST_HOST_EPSILON <= float(str(epsilon)) <= 1e-3:
         raise DataError(f"config.json says layer_norm_eps = {epsilon!r:.40}; it must be from 2^-100 to 0.001")
 
@@ -283,7 +316,7 @@ def _check_tensors(found: Encoder) -> None:
     """Refuse tensors whose shapes do not fit `config.json`, or that are not all in one format."""
     config, root = found.config, found.kind.root
     words = found.tensors[f"{root}embeddings.word_embeddings.weight"]
-    D, H = (config.get(key) for key in ("hidden_size", "intermediate_size"))
+    D, H = (config.get(key) for key in (found.kind.width, found.kind.neurons))
     if type(D) is not int or type(H) is not int or D < 32 or H < 2:
         raise DataError(f"its width is {D!r} and it has {H!r} neurons per layer: 32 or more and 2 or more are needed")
     shapes = {"W_1": (H, D), "W_2": (D, H)}
@@ -294,7 +327,7 @@ def _check_tensors(found: Encoder) -> None:
         if role is not None:
             matrix = shapes.get(role, (D, D))
             wanted = matrix if name.endswith("weight") else matrix[:1]
-        elif "LayerNorm" in name:
+        elif part.endswith(("LayerNorm", *found.kind.norms)):
             wanted = (D,)
         elif len(tensor.shape) != 2 or tensor.shape[1] != D:
             wanted = (tensor.shape[0], D)
@@ -310,7 +343,7 @@ def _check_tensors(found: Encoder) -> None:
         if said is not None and said != words.dtype:
             raise DataError(f"its config.json says {said!r}, and its weights are {words.dtype}: save it in one format")
     sizes = {"vocab_size": 0, "max_position_embeddings": 1, "type_vocab_size": 2}
-    for (key, number), table in zip(sizes.items(), found.kind.tables, strict=True):
+    for (key, number), table in zip(sizes.items(), found.kind.tables, strict=False):
         rows = found.tensors[f"{root}embeddings.{table}.weight"].shape[0]
         if config.get(key) != rows:
             raise DataError(f"config.json says {key} = {config.get(key)!r}, and {table} has {rows:,} rows ({number})")

@@ -214,6 +214,8 @@ def tensors(encoder: Encoder, neurons: Neurons, basis: Floats, signs: Floats, po
     dense, head = np.zeros((D, D)), np.zeros((len(signs), D))
     dense[:room] = read_scale(basis) * basis.T
     head[:, :room] = CERTAIN * signs
+    if not kind.saturates:  # relu(z) − relu(−z) = z
+        dense[room : 2 * room], head[:, room : 2 * room] = -dense[:room], -head[:, :room]
     put(f"{kind.pooler}.weight", dense)
     put(f"{kind.pooler}.bias", np.zeros(D))
     put(f"{kind.head}.weight", head)

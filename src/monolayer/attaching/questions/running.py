@@ -112,7 +112,7 @@ class Running:
         from transformers.activations import ACT2FN
 
         encoder, kind, part = self.encoder, self.encoder.kind, self.model.get_submodule
-        activation = ACT2FN[encoder.config["hidden_act"]]
+        activation, squash = ACT2FN[encoder.activation], torch.tanh if kind.saturates else torch.relu
         with torch.no_grad():
             h = torch.from_numpy(states * np.sqrt(encoder.width)).to(self.model.device, self.dtype)
             for block in range(getattr(self.model.config, kind.depth) - encoder.layers):
@@ -121,7 +121,7 @@ class Running:
                     h = part(f"{start}{kind.norms[0]}")(h)
                 fired = activation(part(f"{start}{kind.linear['W_1']}")(h))
                 h = part(f"{start}{kind.norms[1]}")(part(f"{start}{kind.linear['W_2']}")(fired) + h)
-            logits = part(kind.head)(torch.tanh(part(kind.pooler)(h)))
+            logits = part(kind.head)(squash(part(kind.pooler)(h)))
         found: Ints = logits.argmax(dim=-1).cpu().numpy()
         return found
 

@@ -222,7 +222,13 @@ class _Reader:
         scale = float(np.abs(head).max())
         if not used.any() or not (np.abs(head[:, used]) == scale).all() or head[:, ~used].any() or not scale > 0.0:
             raise UnhandledError("the head is not a code of signs along the rows of its dense layer")
-        return dense[used], np.sign(head[:, used]), scale
+        dense, signs = dense[used], np.sign(head[:, used])
+        if kind.saturates:
+            return dense, signs, scale
+        half = len(dense) // 2
+        if not np.array_equal(dense[:half], -dense[half:]) or not np.array_equal(signs[:, :half], -signs[:, half:]):
+            raise UnhandledError("the head does not read each coordinate with both signs, so relu loses one of them")
+        return dense[:half], signs[:, :half], scale
 
     def _numbers(self, name: str, shape: tuple[int, ...]) -> Floats:
         """The numbers of a tensor, which must have this shape and the encoder's format, and be finite."""

@@ -167,12 +167,15 @@ class Words:
     def decides(self, seen: float) -> bool:
         """Whether the class whose signs all coordinates have has the largest logit, in every evaluation (Q6).
 
-        `seen`: the argument of tanh is at least this in size, everywhere.
+        `seen`: the argument of tanh, or of relu, is at least this in size, everywhere.
         """
         D, room, v = self.found.encoder.width, self.found.signs.shape[1], self.sizes.round
-        least = (1.0 - TANH - 4.0 * v) * float(np.tanh(seen))
-        doubt = PADDING * 2.0 * room * 1.01 * (BINARY32.gamma(D + 4.0) + 1.1 * v) + 2.0**-20
-        fits = 2.0 * self.found.scale * room <= self.found.encoder.format.largest
+        if self.found.encoder.kind.saturates:
+            least, most = (1.0 - TANH - 4.0 * v) * float(np.tanh(seen)), float(room)
+        else:  # of relu(z) and relu(−z) one is |z| and the other 0
+            least, most = seen, PADDING * 1.1 * float(np.sqrt(room) * np.linalg.norm(self.found.dense, 2)) * self.x
+        doubt = PADDING * 2.0 * most * 1.01 * (BINARY32.gamma(D + 4.0) + 1.1 * v) + 2.0**-20
+        fits = 2.0 * self.found.scale * most <= self.found.encoder.format.largest
         return bool(fits and 2.0 * self.apart * least > doubt)
 
     def _head_error(self, moved: float) -> Floats:
