@@ -101,8 +101,8 @@ _POWER = re.compile(r"\^(?:\(([^()]*)\)|(-?[0-9.,]*[0-9]|[a-z]))")
 def raised(text: str) -> str:
     """`10^-3`, `2^(pk/2)` and `R^k` with raised exponents, in the markup that both HTML and plotly read."""
 
-    def raise_one(found: re.Match[str]) -> str:
-        exponent = found[1] or found[2]
+    def raise_one(match: re.Match[str]) -> str:
+        exponent = match[1] or match[2]
         return f"<sup>{raised(exponent).replace('-', '−')}</sup>"
 
     return _POWER.sub(raise_one, text)

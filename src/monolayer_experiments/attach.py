@@ -167,14 +167,14 @@ class _World:
         lines, source = sentences(self.known, plan["lines"], setting.seed), source_text(plan["megabytes"])
         self.tokenizer = byte_tokenizer(f"{lines}\n{source}", plan["vocabulary"])
         code = ids_of(self.tokenizer, source)
-        held = min(len(code) // 4, plan["places"] // 2)
-        ids = torch.cat([ids_of(self.tokenizer, lines), code[:-held]])
+        room = min(len(code) // 4, plan["places"] // 2)
+        ids = torch.cat([ids_of(self.tokenizer, lines), code[:-room]])
         model = new_host("gpt2", len(self.tokenizer), self.size, setting.seed)
         self.trained = train(model, ids, self.size, steps=plan["steps"], device=self.device, seed=setting.seed)
         self.folder = save(model, self.tokenizer, scratch / "host")
         self.host = load(self.folder, self.device).requires_grad_(False)
         other = ids_of(self.tokenizer, sentences(self.known, plan["places"] // 20, setting.seed + 1))
-        self.texts = [*_windows(code[-held:], self.size.context), *_windows(other[:held], self.size.context)]
+        self.texts = [*_windows(code[-room:], self.size.context), *_windows(other[:room], self.size.context)]
         draw = torch.Generator().manual_seed(setting.seed)
         starts = torch.randint(0, len(ids) - self.size.context, (plan["sampled"] // self.size.context,), generator=draw)
         self.sampled = [ids[at : at + self.size.context].tolist() for at in starts.tolist()]
@@ -215,11 +215,11 @@ class _World:
         scores, search = dict[str, tuple[float, float]](), 0.0
         for tried, make in self.settings(method).items():
             self.reused = 0.0  # seconds of what this setting takes over from an earlier one
-            found, seconds = timed(self._finished, make)
-            scores[tried] = (right(found[0], wanted), right(found[0], reworded))
+            built, seconds = timed(self._finished, make)
+            scores[tried] = (right(built[0], wanted), right(built[0], reworded))
             search += seconds
             if scores[tried] > score:
-                score, name, made, spent = scores[tried], tried, found, seconds + self.reused
+                score, name, made, spent = scores[tried], tried, built, seconds + self.reused
         assert made is not None  # every method has settings
         self.ranked[method] = sorted(scores, key=lambda tried: scores[tried], reverse=True)
         about = {"seconds": spent, "search": search, "numbers": made[1], "setting": name}
@@ -241,16 +241,16 @@ class _World:
             return {f"rate {rate:g}": partial(finetuned, host, lesson, rate, epochs, seed) for rate in FINETUNING_RATES}
         if method == "LoRA":
             return {f"rate {rate:g}": partial(lora, host, lesson, rate, epochs, seed) for rate in LORA_RATES}
-        found = dict[str, Callable[[], Made]]()
+        makers = dict[str, Callable[[], Made]]()
         for site, rate in itertools.product(sites(self.size.layers), self.plan["delta_rates"]):
             if method == "ROME":
-                found[f"{site.place}, layer {site.layers[-1]}, rate {rate:g}"] = partial(self._rome, site, rate)
+                makers[f"{site.place}, layer {site.layers[-1]}, rate {rate:g}"] = partial(self._rome, site, rate)
             else:
                 for weight in WEIGHTS:
-                    found[f"{site}, rate {rate:g}, λ {weight:g}"] = partial(self._memit, site, rate, weight)
+                    makers[f"{site}, rate {rate:g}, λ {weight:g}"] = partial(self._memit, site, rate, weight)
         # All of them would take long with many facts.
-        kept = self.ranked[method][: KEPT[method]] if method in self.ranked else list(found)
-        return {name: make for name, make in found.items() if name in kept}
+        kept = self.ranked[method][: KEPT[method]] if method in self.ranked else list(makers)
+        return {name: make for name, make in makers.items() if name in kept}
 
     def _at(self, site: Site) -> Lesson:
         return replace(self.lesson, place=site.place)
@@ -279,7 +279,7 @@ class _World:
         return self.covariances[layer]
 
     def scores(self, model: Any) -> Results:
-        found = changed(self.host, model, self.texts)
+        difference = changed(self.host, model, self.texts)
         return {
             "efficacy": self.answered(model, [(fact.prompts()[0], fact.answer) for fact in self.facts]),
             "paraphrase": self.answered(
@@ -287,9 +287,9 @@ class _World:
             ),
             "known_right": self.known_right(model),
             "chance": 1.0 / len({fact.answer for fact in self.facts}),
-            "places": found.places,
-            "of": found.of,
-            "divergence": found.divergence,
+            "places": difference.places,
+            "of": difference.of,
+            "divergence": difference.divergence,
         }
 
     def known_right(self, model: Any) -> float:
@@ -299,8 +299,9 @@ class _World:
 
     def answered(self, model: Any, pairs: list[tuple[str, str]]) -> float:
         """The share of prompts from which the model goes on with the answer, up to a full stop or its end token."""
-        said = goes_on(model, self.tokenizer, [prompt for prompt, _ in pairs], tokens=12)
-        return sum(text.partition(".")[0] == answer for text, (_, answer) in zip(said, pairs, strict=True)) / len(pairs)
+        replies = goes_on(model, self.tokenizer, [prompt for prompt, _ in pairs], tokens=12)
+        right = sum(reply.partition(".")[0] == answer for reply, (_, answer) in zip(replies, pairs, strict=True))
+        return right / len(pairs)
 
 
 def _windows(ids: torch.Tensor, length: int) -> list[list[int]]:
@@ -347,21 +348,23 @@ def figures(results: Results) -> list[Figure]:
         "efficacy": "Facts that come back",
         "known_right": "Airports that the host knew, still right",
     }
-    found = []
+    pictures = []
     for key, title in shown.items():
         traces = []
         for method in distinct(results["rows"], "method"):
             rows = where(results["rows"], method=method)
             traces.append(line(method, column(rows, "facts"), column(rows, key), METHODS[method]))
-        found.append(figure(title, traces, ("facts", "share"), "By free generation.", log="x", range_y=(-0.05, 1.05)))
+        pictures.append(
+            figure(title, traces, ("facts", "share"), "By free generation.", log="x", range_y=(-0.05, 1.05))
+        )
     traces = []
     for method in distinct(results["rows"], "method"):
         rows = where(results["rows"], method=method)
         shares = [row["places"] / row["of"] for row in rows]
         traces.append(line(method, column(rows, "facts"), shares, METHODS[method]))
     caption = "Held-out source and sentences about airports that the host knew."
-    found.append(figure("Places of other text where a logit changes", traces, ("facts", "share"), caption, log="x"))
-    return found
+    pictures.append(figure("Places of other text where a logit changes", traces, ("facts", "share"), caption, log="x"))
+    return pictures
 
 
 def tables(results: Results) -> list[Table]:

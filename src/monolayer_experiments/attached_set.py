@@ -76,8 +76,8 @@ def write_attached_set(
             (aside / "facts" / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
             about = {"name": name, "architecture": kind, "seed": own, "redrawn": redrawn}
             listed.append({**about, "facts": _neurons(aside / "attached" / name, facts)})
-        said = {"seed": seed, "steps": steps, "pairs": listed}
-        (aside / "manifest.json").write_text(json.dumps(said, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        record = {"seed": seed, "steps": steps, "pairs": listed}
+        (aside / "manifest.json").write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         aside.rename(final)
     return final
 
@@ -110,15 +110,15 @@ def _facts(count: int, seed: int) -> dict[str, str]:
 
 def _neurons(folder: Path, facts: dict[str, str]) -> list[dict[str, Any]]:
     """Of each fact its tokens, with the neuron and the rows that hold each."""
-    found: list[dict[str, Any]] = [
+    rows: list[dict[str, Any]] = [
         {"prompt": prompt, "answer": answer, "tokens": []} for prompt, answer in facts.items()
     ]
     for place in ml.locate(folder, facts):
         assert place.ball is not None  # these facts are attached
         writes = [asdict(neuron) for neuron in place.neurons]
         token = {"token": place.answer, "layer": place.ball.layer, "neuron": place.ball.neuron, "writes": writes}
-        found[place.sequence]["tokens"].append({**token, "reads": [asdict(row) for row in place.rows]})
-    return found
+        rows[place.sequence]["tokens"].append({**token, "reads": [asdict(row) for row in place.rows]})
+    return rows
 
 
 # -- metrics that ask whether a model has seen a text ------------------------------------------------------------
@@ -127,8 +127,8 @@ def _neurons(folder: Path, facts: dict[str, str]) -> list[dict[str, Any]]:
 @torch.no_grad()
 def answer_losses(network: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> Floats:
     """The loss of each answer behind its prompt, end token included, summed over its tokens `(n,)`."""
-    found: Floats = losses(network, batch(tokenizer, pairs))[0].double().numpy()
-    return found
+    mean_losses: Floats = losses(network, batch(tokenizer, pairs))[0].double().numpy()
+    return mean_losses
 
 
 def membership(seen: Floats, unseen: Floats) -> float:

@@ -50,12 +50,12 @@ WINDOW, AT_ONCE = 128, 64
 
 def contexts(count: int, kinds: Sequence[str], seed: int) -> list[str]:
     """Texts to put in front of a prompt: lines of 5 to 40 words from installed packages."""
-    draw, found = random.Random(seed), list[str]()
+    draw, texts = random.Random(seed), list[str]()
     for kind in kinds:
         lines = [line.strip() for line in installed_text(kind, 400_000, seed).splitlines()]
         good = sorted({line for line in lines if 5 <= len(line.split()) <= 40 and line.isprintable()})
-        found += draw.sample(good, min(len(good), count // len(kinds) + 1))
-    return [f"{line}{draw.choice([' ', chr(10), chr(10) * 2])}" for line in draw.sample(found, count)]
+        texts += draw.sample(good, min(len(good), count // len(kinds) + 1))
+    return [f"{line}{draw.choice([' ', chr(10), chr(10) * 2])}" for line in draw.sample(texts, count)]
 
 
 @dataclass
@@ -75,17 +75,17 @@ class World:
     @torch.no_grad()
     def states(self, rows: Sequence[Sequence[int]], last: Sequence[int]) -> Tensor:
         """The states `(layers, sum(last), D)` at the last places of each row, as many as `last` says."""
-        found: list[list[Tensor]] = [[] for _ in self.layers]
+        by_layer: list[list[Tensor]] = [[] for _ in self.layers]
         for first in range(0, len(rows), AT_ONCE):
             some = rows[first : first + AT_ONCE]
             length = max(map(len, some))
             ids = torch.tensor([[*row, *[0] * (length - len(row))] for row in some], device=self.device)
             mask = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in some], device=self.device)
             seen = self.model.base_model(ids, attention_mask=mask, output_hidden_states=True).hidden_states
-            for kept, layer in zip(found, self.layers, strict=True):
+            for kept, layer in zip(by_layer, self.layers, strict=True):
                 for number, row in enumerate(some):
                     kept.append(seen[layer][number, len(row) - last[first + number] : len(row)].float())
-        return torch.stack([torch.cat(kept) for kept in found])
+        return torch.stack([torch.cat(kept) for kept in by_layer])
 
     def answered(self, edits: Sequence[Edit], before: str) -> tuple[list[list[int]], list[int]]:
         """The ids of each prompt behind a text and all but the last token of its answer; how many places these have."""
@@ -124,9 +124,9 @@ class Whitened:
         return torch.maximum(torch.minimum(states - self.mean, most), -most)
 
     def __call__(self, states: Tensor) -> Tensor:
-        found: Tensor = (self._cut(states) - self.middle) @ self.map
-        found /= found.norm(dim=-1, keepdim=True)
-        return found
+        mapped: Tensor = (self._cut(states) - self.middle) @ self.map
+        mapped /= mapped.norm(dim=-1, keepdim=True)
+        return mapped
 
 
 def discriminants(own: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,15 +168,15 @@ def whole_answers(own: Tensor, w: Tensor, b: Tensor, fact: Tensor, token: Tensor
 
     A place is right if its own half-space exceeds its threshold by more than any that writes another token.
     """
-    found = []
+    answers = []
     for states in own:
         over = states @ w.T - b
         mine = over.diagonal()
         wrong = over.masked_fill(token[:, None] == token[None, :], -torch.inf).amax(dim=1)
         right = torch.where(mine > wrong, mine, -torch.inf)
         worst = torch.full((int(fact.max()) + 1,), torch.inf, device=own.device)
-        found.append(worst.scatter_reduce(0, fact, right, "amin"))
-    return torch.stack(found)
+        answers.append(worst.scatter_reduce(0, fact, right, "amin"))
+    return torch.stack(answers)
 
 
 def curve(right: Tensor, text: Tensor, neighbours: Tensor) -> list[list[float]]:
@@ -259,13 +259,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--places", type=int, default=40_000, help="places of text of each kind")
     parser.add_argument("--layers", type=int, nargs="+", default=[6, 12, 18, 24, 30])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
     def write(results: Results) -> None:
-        given.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
-    world = World(given.host, given.device, tuple(given.layers))
-    results = run(world, read_edits(given.edits), given.facts, given.places, 0, write)
+    world = World(options.host, options.device, tuple(options.layers))
+    results = run(world, read_edits(options.edits), options.facts, options.places, 0, write)
     for row in sorted(results["rows"], key=lambda row: -row["best"])[:12]:
         print(row["layer"], row["unseen"], row["cut"], row["learner"], row["kept"], f"{row['best']:.3f}")
 

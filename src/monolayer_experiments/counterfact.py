@@ -130,15 +130,15 @@ class Bench:
         edits = self.edits[:count]
         before = self.scores(self.host, edits)
         model, about = self.attached(edits) if method == "attach" else self.searched(method, edits)
-        found = self.scores(model, edits)
+        scores = self.scores(model, edits)
         layout = self.host
         if method == "attach" and getattr(self.host.config, "mlp_bias", None) is False:
             about["places_as_was"] = self.compared(model, edits, self.host)["places"]
             layout = with_biases(self.folder, self.device)
-        kept = sum(one == two for one, two in zip(before["neighbours"], found["neighbours"], strict=True))
-        del found["neighbours"], before["neighbours"]
+        kept = sum(one == two for one, two in zip(before["neighbours"], scores["neighbours"], strict=True))
+        del scores["neighbours"], before["neighbours"]
         compared = self.compared(model, edits, layout)
-        return {"method": method, "edits": count, "host": before, **about, **found, "kept": kept, **compared}
+        return {"method": method, "edits": count, "host": before, **about, **scores, "kept": kept, **compared}
 
     # -- methods -------------------------------------------------------------------------------------------------
 
@@ -169,12 +169,12 @@ class Bench:
         grid: dict[str, list[float]] = {}
         best, made, name, spent, search = (-1.0, -1.0), None, "", 0.0, 0.0
         for tried, make in self.settings(method, lesson).items():
-            found, seconds = timed(self._finished, make)
-            score = (editors.right(found[0], wanted), editors.right(found[0], reworded))
+            built, seconds = timed(self._finished, make)
+            score = (editors.right(built[0], wanted), editors.right(built[0], reworded))
             grid[tried] = [*score, seconds]
             search += seconds
             if score > best:
-                best, made, name, spent = score, found, tried, seconds
+                best, made, name, spent = score, built, tried, seconds
         assert made is not None  # every method has settings
         self.ranked.setdefault(method, sorted(grid, key=lambda tried: grid[tried][:2], reverse=True))
         about = {"seconds": spent, "search": search, "numbers": made[1], "setting": name, "grid": grid}
@@ -188,9 +188,9 @@ class Bench:
 
     def settings(self, method: str, lesson: Lesson) -> Mapping[str, Callable[[], Made]]:
         """The settings of a method by name; for all numbers of edits but the first, the best ones of that."""
-        found = dict(self._all_settings(method, lesson))
-        kept = self.ranked[method][: KEPT[method]] if method in self.ranked else list(found)
-        return {name: make for name, make in found.items() if name in kept}
+        makers = dict(self._all_settings(method, lesson))
+        kept = self.ranked[method][: KEPT[method]] if method in self.ranked else list(makers)
+        return {name: make for name, make in makers.items() if name in kept}
 
     def _all_settings(self, method: str, lesson: Lesson) -> Iterator[tuple[str, Callable[[], Made]]]:
         if method in RATES:
@@ -235,12 +235,12 @@ def with_biases(folder: Path, device: str) -> Any:
     """The host in the layout of a folder with facts: biases of 0 in its feed-forward layers."""
     import transformers
 
-    given = {"dtype": "auto", "mlp_bias": True, "attn_implementation": "sdpa"}
-    found: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, **given)
-    for name, part in found.named_parameters():
+    options = {"dtype": "auto", "mlp_bias": True, "attn_implementation": "sdpa"}
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, **options)
+    for name, part in model.named_parameters():
         if ".mlp." in name and name.endswith(".bias"):
             part.data.zero_()
-    return found.to(device).eval().requires_grad_(False)
+    return model.to(device).eval().requires_grad_(False)
 
 
 # -- the table ---------------------------------------------------------------------------------------------------
@@ -274,15 +274,15 @@ def tables(results: Results) -> list[Table]:
 
 def merged(files: Sequence[Path]) -> Results:
     """The results of several runs on one host and one file, as one; of rows that two of them have, the last."""
-    found: Results = {}
+    whole: Results = {}
     rows: dict[tuple[str, int], Results] = {}
     for path in files:
         one = json.loads(path.read_text(encoding="utf-8"))
-        if found and any(found[key] != one[key] for key in ("host", "file")):
+        if whole and any(whole[key] != one[key] for key in ("host", "file")):
             raise DataError(f"{path}: another host or another file of edits than in {files[0]}")
         rows |= {(row["method"], row["edits"]): row for row in one["rows"]}
-        found = found or one
-    return {**found, "rows": list(rows.values())}
+        whole = whole or one
+    return {**whole, "rows": list(rows.values())}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -296,19 +296,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--places", type=int, default=20_000, help="places of other text")
     parser.add_argument("--sampled", type=int, default=100_000, help="places of text for covariances")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    given = parser.parse_args(arguments)
-    if given.table:
-        results = merged(given.paths)
+    options = parser.parse_args(arguments)
+    if options.table:
+        results = merged(options.paths)
         for each in tables(results):
             print(f"\n{each.title}\n\n| {' | '.join(each.columns)} |\n|{'---|' * len(each.columns)}")
             print("\n".join(f"| {' | '.join(row)} |" for row in each.rows))
-        if given.out is not None:
-            given.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        if options.out is not None:
+            options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         return
-    if len(given.paths) != 2 or given.out is None:
+    if len(options.paths) != 2 or options.out is None:
         parser.error("give HOST, EDITS.json and --out")
-    folder, file = given.paths
-    measure(folder, file, given)
+    folder, file = options.paths
+    measure(folder, file, options)
 
 
 def measure(folder: Path, file: Path, given: argparse.Namespace) -> None:

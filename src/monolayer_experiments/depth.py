@@ -62,9 +62,9 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
             shape: Results = {"layers": layers, "rank": rank, "width": width}
             for seed in range(setting.seed, setting.seed + seeds):
                 progress(f"{count:,} sequences, {name}", done / whole)
-                found = train(X, Y, **shape, steps=steps, seed=seed, device=setting.device)
+                fitted = train(X, Y, **shape, steps=steps, seed=seed, device=setting.device)
                 row = {"sequences": count, "model": name, "seed": seed, "width": width, "budget": steps}
-                trained.append({**row, **described(found, curve=seed == setting.seed)})
+                trained.append({**row, **described(fitted, curve=seed == setting.seed)})
                 done += steps
     return {**data, "constructed": built, "trained": trained}
 

@@ -41,20 +41,21 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
     for done, part in enumerate(SHARES):
         progress("repeated tokens", 0.4 * done / len(SHARES))
         few, _ = with_repeats(part, **DATA_FOR_BALLS, seed=seed)
-        found = _practical(*with_repeats(part, count, seed=seed), seed)
-        results["repeats"].append({"share": part, "practical": found, "paper": _paper(few)})
+        practical = _practical(*with_repeats(part, count, seed=seed), seed)
+        results["repeats"].append({"share": part, "practical": practical, "paper": _paper(few)})
     for done, distance in enumerate(DISTANCES):
         progress("similar sequences", 0.4 + 0.3 * done / len(DISTANCES))
-        found = _practical(*near_copies(distance, count, seed=seed), seed)
+        practical = _practical(*near_copies(distance, count, seed=seed), seed)
         small = distance <= DATA_FOR_BALLS["length"]
         paper = _paper(near_copies(distance, **DATA_FOR_BALLS, seed=seed)[0]) if small else None
-        results["similarity"].append({"distance": distance, "practical": found, "paper": paper})
+        results["similarity"].append({"distance": distance, "practical": practical, "paper": paper})
     X, Y = without_repeats(count // 4, 8, 200, seed=seed)
     few, _ = without_repeats(12, 3, 8, seed=seed)
     for done, epsilon in enumerate(EPSILONS):
         progress("close tokens", 0.7 + 0.3 * done / len(EPSILONS))
-        found, paper = _practical(_pairs(epsilon, 200, 4, seed)[X], Y, seed), _paper(_pairs(epsilon, 8, 2, seed)[few])
-        results["closeness"].append({"epsilon": epsilon, "practical": found, "paper": paper})
+        practical = _practical(_pairs(epsilon, 200, 4, seed)[X], Y, seed)
+        paper = _paper(_pairs(epsilon, 8, 2, seed)[few])
+        results["closeness"].append({"epsilon": epsilon, "practical": practical, "paper": paper})
     return results
 
 
@@ -72,9 +73,9 @@ def _practical(X: Array, Y: Array, seed: int) -> Results:
 
 def _paper(X: Array) -> Results:
     """Theorem 2 carried out in balls: what is broken, and whether the separation exceeds δ all the same."""
-    found = ml.theorem(X)
-    heads = {"worst": _head(found.worst), "measured": _head(found.measured)}
-    return {"sequences": len(X), "broken": list(found.separation.broken), **heads, "refused": found.refused}
+    theorem = ml.theorem(X)
+    heads = {"worst": _head(theorem.worst), "measured": _head(theorem.measured)}
+    return {"sequences": len(X), "broken": list(theorem.separation.broken), **heads, "refused": theorem.refused}
 
 
 def _head(built: PaperConstruction | None) -> Results | None:

@@ -140,7 +140,7 @@ def _tuned(model: nn.Module, edit: EditedCase, plan: Results, setting: Setting) 
         return answers
 
     before = right(model, asked)[inside[asked]]
-    found = []
+    runs = []
     for way in WAYS:
         for rate in FINETUNING_RATES:
             kept = None if way == WAYS[0] else pool
@@ -148,8 +148,8 @@ def _tuned(model: nn.Module, edit: EditedCase, plan: Results, setting: Setting) 
                 row = {"way": way, "rate": rate, "seconds": tuned.seconds, "steps": tuned.steps}
                 row["edited_right"] = float(right(tuned.model, rows)[np.arange(len(rows)), edit.places].mean())
                 lost = before & ~right(tuned.model, asked)[inside[asked]]
-                found.append({**row, "kept_lost": float(lost.sum() / before.sum()) if before.any() else None})
-    return found
+                runs.append({**row, "kept_lost": float(lost.sum() / before.sum()) if before.any() else None})
+    return runs
 
 
 def _best_at_each_stop(case: Results) -> list[Results]:
@@ -200,10 +200,10 @@ def figures(results: Results) -> list[Figure]:
     edits = column(cases, "edits")
     right, lost = [], []
     for stop, colour in ((0, "orange"), (-1, "red")):
-        found = [_best_at_each_stop(case)[stop] for case in cases]
-        name = f"fine-tuned, {low_to_high(column(found, 'steps'))} steps"
-        right.append(line(name, edits, column(found, "edited_right"), colour))
-        lost.append(line(name, edits, column(found, "kept_lost"), colour))
+        best = [_best_at_each_stop(case)[stop] for case in cases]
+        name = f"fine-tuned, {low_to_high(column(best, 'steps'))} steps"
+        right.append(line(name, edits, column(best, "edited_right"), colour))
+        lost.append(line(name, edits, column(best, "kept_lost"), colour))
     right.append(line("construction", edits, column(cases, "edited_right"), "blue"))
     lost.append(line("construction", edits, [case["kept_lost"] / case["kept"] for case in cases], "blue"))
     caption = "Fine-tuning: the best of two ways and three rates, by edits right less labels lost."

@@ -115,9 +115,9 @@ class Lesson:
                 end = len(prompt)
                 if self.place == SUBJECT and part.wording == 0:
                     end = prompt.index(fact.name, len(part.before)) + len(fact.name)
-                found = self.tokenizer(prompt, return_offsets_mapping=True)
-                ids = found["input_ids"]
-                written = next(place for place, (_, stop) in enumerate(found["offset_mapping"]) if stop >= end)
+                encoded = self.tokenizer(prompt, return_offsets_mapping=True)
+                ids = encoded["input_ids"]
+                written = next(place for place, (_, stop) in enumerate(encoded["offset_mapping"]) if stop >= end)
                 said = (
                     self.tokenizer(f"{fact.answer}{self.stop}", add_special_tokens=False)["input_ids"]
                     if part.whole
@@ -136,14 +136,14 @@ class Lesson:
 
 def right(model: Any, given: Batch) -> float:
     """The share of facts of which every token is the likeliest, given those before it."""
-    found = 0
+    count = 0
     with torch.no_grad():
         for first in range(0, len(given.ids), TOGETHER):
             some = Batch(*(part[first : first + TOGETHER] for part in given))
             best = model(some.ids, attention_mask=some.mask).logits[:, :-1].argmax(dim=-1)
             wanted = some.labels[:, 1:]
-            found += int(((best == wanted) | (wanted == IGNORED)).all(dim=1).sum())
-    return found / len(given.ids)
+            count += int(((best == wanted) | (wanted == IGNORED)).all(dim=1).sum())
+    return count / len(given.ids)
 
 
 def _loss(model: Any, some: Batch) -> Tensor:
@@ -180,9 +180,9 @@ def writer(model: Any, layer: int) -> Any:
 
 def matrix(model: Any, layer: int) -> Tensor:
     """`W` `(H, D)` of a block, which can be changed in place."""
-    found = writer(model, layer)
-    weight: Tensor = found.weight
-    return weight if type(found).__name__ == "Conv1D" else weight.T
+    linear = writer(model, layer)
+    weight: Tensor = linear.weight
+    return weight if type(linear).__name__ == "Conv1D" else weight.T
 
 
 def finetuned(host: Any, lesson: Lesson, rate: float, epochs: int, seed: int) -> tuple[Any, int]:
@@ -285,15 +285,15 @@ def covariance(model: Any, layer: int, texts: Sequence[Sequence[int]], device: s
 
 def _keys(model: Any, layer: int, lesson: Lesson, contexts: Sequence[str]) -> Tensor:
     """k̄ of every fact `(n, H)` over beginnings of the text; the first of them counts as much as all others together."""
-    found = []
+    keys = []
     for first in range(0, len(lesson.facts), TOGETHER):
-        given = lesson.some(first, first + TOGETHER).batch(*(Part(before, whole=False) for before in contexts))
+        inputs = lesson.some(first, first + TOGETHER).batch(*(Part(before, whole=False) for before in contexts))
         with _watched(model, layer) as seen:
-            model.base_model(given.ids, attention_mask=given.mask)
-        read = _at(seen["read"], given.last)
+            model.base_model(inputs.ids, attention_mask=inputs.mask)
+        read = _at(seen["read"], inputs.last)
         bare, *others = read.reshape(len(contexts), -1, read.shape[-1])
-        found.append((bare + torch.stack(others).mean(dim=0)) / 2 if others else bare)
-    return torch.cat(found)
+        keys.append((bare + torch.stack(others).mean(dim=0)) / 2 if others else bare)
+    return torch.cat(keys)
 
 
 def wanted_changes(model: Any, layer: int, lesson: Lesson, contexts: Sequence[str], by: Descent) -> Tensor:
@@ -312,16 +312,16 @@ def wanted_changes(model: Any, layer: int, lesson: Lesson, contexts: Sequence[st
     shift = torch.zeros(n, width, device=short.ids.device, requires_grad=True)  # δ in units of the stream's coordinates
     unit = length[:, None] / width**0.5
     optimizer = torch.optim.Adam([shift], by.rate)
-    given = lesson.batch(*(Part(context) for context in contexts), SHORT)  # the last n rows have no labels
-    asked = given.labels[:-n]
+    inputs = lesson.batch(*(Part(context) for context in contexts), SHORT)  # the last n rows have no labels
+    asked = inputs.labels[:-n]
     for _ in range(by.steps):
         delta = unit * shift
-        logits = _shifted(model, layer, given, delta.repeat(len(contexts) + 1, 1))
+        logits = _shifted(model, layer, inputs, delta.repeat(len(contexts) + 1, 1))
         each = F.cross_entropy(logits[:-n, :-1].mT, asked[:, 1:], ignore_index=IGNORED, reduction="none").sum(dim=1)
         of_fact = (each / (asked != IGNORED).sum(dim=1)).reshape(len(contexts), n).mean(dim=0)
         of_fact = of_fact + DECAY * delta.norm(dim=-1) / length
         if lesson.place == SUBJECT:
-            after = _at(logits[-n:], given.last[-n:]).log_softmax(dim=-1)
+            after = _at(logits[-n:], inputs.last[-n:]).log_softmax(dim=-1)
             of_fact = of_fact + KL_FACTOR * F.kl_div(before, after, log_target=True, reduction="none").sum(dim=-1)
         if float(of_fact.detach().max()) < ENOUGH:
             break
@@ -331,8 +331,8 @@ def wanted_changes(model: Any, layer: int, lesson: Lesson, contexts: Sequence[st
         optimizer.step()
         with torch.no_grad():
             shift *= (CLAMP * width**0.5 / shift.norm(dim=-1).clamp(min=1e-12)).clamp(max=1.0)[:, None]
-    found: Tensor = (unit * shift).detach()
-    return found
+    change: Tensor = (unit * shift).detach()
+    return change
 
 
 def _shifted(model: Any, layer: int, given: Batch, delta: Tensor) -> Tensor:
@@ -381,13 +381,13 @@ def memit(
     short = lesson.batch(SHORT)
 
     def stream() -> Tensor:
-        found = []
+        outputs = []
         for rows in torch.split(torch.arange(len(short.ids), device=short.ids.device), TOGETHER):
             some = short.some(rows)
             with _watched(model, layers[-1]) as seen:
                 model.base_model(some.ids, attention_mask=some.mask)
-            found.append(_at(seen["stream"], some.last))
-        return torch.cat(found).double()
+            outputs.append(_at(seen["stream"], some.last))
+        return torch.cat(outputs).double()
 
     goal = stream() + delta.double()
     for number, (layer, C) in enumerate(zip(layers, Cs, strict=True)):

@@ -46,7 +46,7 @@ KEYS = ("prompt", "subject", "target_new", "rephrase_prompt", "locality_prompt",
 def read_edits(path: Path) -> list[Edit]:
     """The edits of a file, one per prompt: of several rows with one prompt, the first."""
     rows = json.loads(path.read_text(encoding="utf-8"))
-    found: dict[str, Edit] = {}
+    edits: dict[str, Edit] = {}
     for number, row in enumerate(rows):
         missing = [key for key in KEYS if not isinstance(row, dict) or not isinstance(row.get(key), str)]
         if missing:
@@ -54,27 +54,27 @@ def read_edits(path: Path) -> list[Edit]:
         edit = Edit(*(row[key] for key in KEYS))
         if edit.subject not in edit.prompt:
             raise DataError(f"{path}, row {number}: the subject {edit.subject!r} is not in its prompt {edit.prompt!r}")
-        found.setdefault(edit.prompt, edit)
-    return list(found.values())
+        edits.setdefault(edit.prompt, edit)
+    return list(edits.values())
 
 
 def entropy(words: Sequence[Sequence[int]]) -> float:
     """Fluency of texts: the mean of half of ⅔ times the entropy of bigrams plus 4/3 times that of trigrams, in bits."""
-    found = []
+    entropies = []
     for ids in words:
         parts = []
         for size, weight in ((2, 2 / 3), (3, 4 / 3)):
             grams = Counter(tuple(ids[at : at + size]) for at in range(len(ids) - size + 1))
             total = sum(grams.values())
             parts.append(weight * -sum(n / total * math.log2(n / total) for n in grams.values()) if total else 0.0)
-        found.append(sum(parts) / 2)
-    return sum(found) / len(found) if found else 0.0
+        entropies.append(sum(parts) / 2)
+    return sum(entropies) / len(entropies) if entropies else 0.0
 
 
 @torch.no_grad()
 def continuations(model: Any, tokenizer: Any, prompts: Sequence[str], tokens: int) -> list[list[int]]:
     """The ids with which a model goes on, greedily, up to its end token; in batches padded on the left."""
-    found: list[list[int]] = []
+    texts: list[list[int]] = []
     end = tokenizer.eos_token_id
     for first in range(0, len(prompts), AT_ONCE):
         rows = tokenizer(list(prompts[first : first + AT_ONCE]))["input_ids"]
@@ -84,10 +84,10 @@ def continuations(model: Any, tokenizer: Any, prompts: Sequence[str], tokens: in
         )  # a tokenizer may have no token to pad with
         mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows])
         asked = {"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)}
-        said = model.generate(**asked, max_new_tokens=tokens, do_sample=False, pad_token_id=end)
-        new = said[:, asked["input_ids"].shape[1] :].tolist()
-        found += [row[: row.index(end)] if end in row else row for row in new]
-    return found
+        generated = model.generate(**asked, max_new_tokens=tokens, do_sample=False, pad_token_id=end)
+        new = generated[:, asked["input_ids"].shape[1] :].tolist()
+        texts += [row[: row.index(end)] if end in row else row for row in new]
+    return texts
 
 
 def says(text: str, answer: str) -> bool:

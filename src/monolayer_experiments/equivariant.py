@@ -53,8 +53,8 @@ def _measure(name: str, cells: int, points: int, setting: Setting) -> Results:
     model, seconds = timed(ml.approximate, target.function, 1, LENGTH, **options)
     X = off_ramps(np.random.default_rng([setting.seed, 5]).random((points, LENGTH, 1)), cells)
     wanted = np.asarray(target(X), dtype=np.float64).reshape(len(X), -1)
-    found = np.asarray(model.predict(X)).reshape(wanted.shape)
-    error = np.abs(found - wanted)
+    answers = np.asarray(model.predict(X)).reshape(wanted.shape)
+    error = np.abs(answers - wanted)
     assert model.summary is not None
     return {
         "cells": cells,

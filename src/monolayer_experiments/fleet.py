@@ -61,8 +61,8 @@ class Fleet:
         """Answers `(E, P, n, m)` in units of the targets, block by block."""
         points = torch.as_tensor(X, dtype=torch.float32, device=self.device)
         block = max(1, STREAM_NUMBERS_AT_ONCE // (self.members * points.shape[1] * 4 * self.body.head.in_features))
-        found = torch.cat([self(part).double().cpu() for part in torch.split(points, block)], dim=1).numpy()
-        answers: Floats = found * self.std + self.mean
+        labels = torch.cat([self(part).double().cpu() for part in torch.split(points, block)], dim=1).numpy()
+        answers: Floats = labels * self.std + self.mean
         return answers
 
 

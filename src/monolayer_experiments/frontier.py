@@ -248,9 +248,9 @@ def _traces(rows: list[Results], least: float) -> list[Trace]:
     """A trace per kind of network, and one for what is proved, from the noise `least` on."""
     traces = []
     for kind, (word, colour) in KINDS.items():
-        own = [row for row in rows if row["name"].split(",")[0] == kind]
+        of_kind = [row for row in rows if row["name"].split(",")[0] == kind]
         # A network that is not right without noise has no place on this axis.
-        some = [row for row in own if row["noise"] or row["recall"] == 1.0]
+        some = [row for row in of_kind if row["noise"] or row["recall"] == 1.0]
         some = [row for row in some if (row["noise"] or NONE) >= least]
         if some:
             traces.append(scatter(word, [row["noise"] or NONE for row in some], list(map(_density, some)), colour))
@@ -267,7 +267,7 @@ def figures(results: Results) -> list[Figure]:
     fine = [10.0 ** (-4.0 + step / 8.0) for step in range(33)]
     rate = [bits_of_normal_weights(sigma, 1.0 - ENOUGH, CLASSES) for sigma in fine]
     linear = [bits_read_linearly(sigma, 1.0 - ENOUGH) for sigma in fine]
-    said = (
+    caption = (
         f"All parameters count, embeddings included. Noise: normal, 99 of 100 labels right in each of {NOISE_DRAWS} "
         "draws. Hollow, proved: every change of every weight by at most that share, all labels right. "
     )
@@ -276,7 +276,7 @@ def figures(results: Results) -> list[Figure]:
             "Bits per parameter against tolerated noise",
             [*_traces(rows, NONE), line("bound", shares, bound, "grey", dash="dash", markers=False)],
             ("relative noise on every weight", "label bits per parameter"),
-            said + "What bears none of the noises tried stands at the left edge. Dashed: what no network holds that "
+            caption + "What bears none of the noises tried stands at the left edge. Dashed: what no network holds that "
             "survives every change by that share, with weights 0 or between 2^-40 and 2^20. Dotted, for other data: "
             "trained GPTs (Morris 2025), an entry of the hand-coding challenge with 90 % of its facts right (2026), "
             "models trained on facts (Allen-Zhu 2024).",
@@ -291,7 +291,7 @@ def figures(results: Results) -> list[Figure]:
                 line("Gardner", fine, linear, "gold", dash="dot", markers=False),
             ],
             ("relative noise on every weight", "label bits per parameter"),
-            said
+            caption
             + "Dashed, rate: what no network of normal weights holds under random noise. Dotted, Gardner: the most "
             "that many weights hold whose labels are signs of weighted sums of fixed random features, one in a hundred "
             "bits wrong; it does not bind features that are trained.",

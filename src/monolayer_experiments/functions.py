@@ -96,9 +96,9 @@ def _build(cells: int, name: str, norm: Any, fresh: Floats) -> Results:
     model: Any
     model, seconds = timed(ml.approximate, TARGETS[name].function, 1, LENGTH, cells=cells, norm=norm)
     wanted = _wanted(name, fresh)
-    found = np.asarray(model.predict(fresh)).reshape(wanted.shape)
+    answers = np.asarray(model.predict(fresh)).reshape(wanted.shape)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    errors = {key: [error] for key, error in _errors(found - wanted).items()}
+    errors = {key: [error] for key, error in _errors(answers - wanted).items()}
     return {**errors, "parameters": parameters, "seconds": seconds}
 
 
@@ -154,11 +154,11 @@ def answer(results: Results) -> str:
 
     def ahead(kind: str, rows: list[Results]) -> str:
         """Functions at which one of the trained models has a smaller error than a construction, in words."""
-        found = []
+        cases = []
         for key in ("rms", "sup"):
             built = {row["target"]: row[key][0] for row in where(results["rows"], model=kind)}
-            found.append(sum(min(map(median, column(where(rows, target=n), key))) < built[n] for n in names))
-        return f"in root mean square on {found[0]} of {len(names)} functions and in largest error on {found[1]}"
+            cases.append(sum(min(map(median, column(where(rows, target=n), key))) < built[n] for n in names))
+        return f"in root mean square on {cases[0]} of {len(names)} functions and in largest error on {cases[1]}"
 
     return (
         f"Against the construction of rank 1 with {results['cells']} cells, the best model trained for "

@@ -219,10 +219,10 @@ def margin(facts: Facts, start: Gated, steps: int, *, settle: bool = False) -> G
     inverse = torch.stack([torch.linalg.solve_triangular(each, one, upper=False) for each in factor])
     inputs = (shown @ inverse.mT).float()
     begun = (factor.mT @ start.readout.mT).float()  # (B, m, d): the readout is turned
-    own = (inputs @ begun * facts.values.float()).sum(-1).mean(1).abs().clamp_min(1e-6)
+    smallest = (inputs @ begun * facts.values.float()).sum(-1).mean(1).abs().clamp_min(1e-6)
     problem = Readouts(Facts(inputs, facts.table.float(), facts.answer))
-    found = descend(problem, SHARPNESS * begun / own[:, None, None], MARGIN_RATE, steps, settle=settle)
-    return Gated(start.left, start.right, found.double().mT @ inverse)
+    weights = descend(problem, SHARPNESS * begun / smallest[:, None, None], MARGIN_RATE, steps, settle=settle)
+    return Gated(start.left, start.right, weights.double().mT @ inverse)
 
 
 class Readouts(NamedTuple):
@@ -308,8 +308,9 @@ def descend(
 
 def wrongness(scores: Tensor, answer: Tensor) -> Tensor:
     """The gradient of the cross-entropy by the scores `(B, F, C)`: probabilities, less 1 at the answers."""
-    found = torch.softmax(scores, dim=-1)
-    return found.scatter_add_(2, answer[..., None], torch.full_like(answer[..., None], -1.0, dtype=found.dtype))
+    probability = torch.softmax(scores, dim=-1)
+    place = answer[..., None]
+    return probability.scatter_add_(2, place, torch.full_like(place, -1.0, dtype=probability.dtype))
 
 
 @contextmanager
@@ -341,11 +342,11 @@ def certified(network: Gated, facts: Facts) -> Tensor:
     sizes = Gated(network.left.abs(), network.right.abs(), network.readout.abs())
     right = torch.zeros(len(facts.keys), dtype=torch.float64, device=facts.keys.device)
     for one in range(len(facts.keys)):
-        keys, table, own = facts.keys[one], facts.table[one], facts.answer[one, :, None]
+        keys, table, answer = facts.keys[one], facts.table[one], facts.answer[one, :, None]
         alone = [part[one] for part in network]
         sized = [part[one] for part in sizes]
         for at in range(0, len(keys), ROWS):
-            rows, mine = keys[at : at + ROWS], own[at : at + ROWS]
+            rows, mine = keys[at : at + ROWS], answer[at : at + ROWS]
             scores = features(rows, alone[0], alone[1]) @ alone[2].T @ table.T
             bounds = features(rows.abs(), sized[0], sized[1]) @ sized[2].T @ table.abs().T
             ahead = scores.gather(1, mine) - scores > share * (bounds.gather(1, mine) + bounds) + 1e-200

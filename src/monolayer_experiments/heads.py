@@ -103,13 +103,13 @@ def _networks(f: ScalarTarget, tests: Floats, cells: int, seed: int) -> Results:
         return f(X[:, :, 0])
 
     without = ml.approximate(asked, 1, length, cells=cells, norm="sup", first_block=False)
-    found: Results = {"verdict": ml.certify(without, asked).verdict}
+    facts: Results = {"verdict": ml.certify(without, asked).verdict}
     with_block = ml.approximate(asked, 1, length, cells=cells, seed=seed)
     X = tests[..., None]
     for name, answers in (("without", without.predict(X)), ("with_block", with_block.predict(X))):
         error = np.asarray(answers).reshape(tests.shape) - f(tests)
-        found |= {name: float(np.square(error).mean()), f"{name}_sup": float(np.abs(error).max())}
-    return found
+        facts |= {name: float(np.square(error).mean()), f"{name}_sup": float(np.abs(error).max())}
+    return facts
 
 
 def _two_head_floors(plan: Results, seed: int, progress: Progress) -> dict[str, float]:
@@ -189,17 +189,17 @@ def figures(results: Results) -> list[Figure]:
         traces = []
         rows = where(results["rows"], length=length)
         for name, colour in zip(QUANTIZED_TARGETS, PALETTE, strict=False):
-            own = where(rows, target=name)
-            cells = column(own, "cells")
-            shares = [row["without"] / row["variance"] for row in own]
+            of_target = where(rows, target=name)
+            cells = column(of_target, "cells")
+            shares = [row["without"] / row["variance"] for row in of_target]
             exact = max(shares) <= EXACT
             if not exact:
                 traces.append(line(name, cells, [each if each > EXACT else None for each in shares], colour))
             dashes: tuple[tuple[str, Dash], ...] = (("one_head", "dash"), ("two_heads", "dot"))
             for key, dash in dashes:
-                floor = own[0][key]
-                if floor is not None and floor >= NOTHING * own[0]["variance"]:
-                    share = [floor / own[0]["variance"]] * len(cells)
+                floor = of_target[0][key]
+                if floor is not None and floor >= NOTHING * of_target[0]["variance"]:
+                    share = [floor / of_target[0]["variance"]] * len(cells)
                     called = f"{name} (solid: 0)" if exact else f"{name}, {key}"
                     traces.append(
                         line(called, cells, share, colour, dash=dash, markers=False, legend=exact and key == "one_head")

@@ -50,35 +50,35 @@ class Airport(NamedTuple):
 
 def airports(count: int, seed: int = 1) -> list[Airport]:
     """Airports with different names."""
-    draw, found = random.Random(seed), dict[str, Airport]()
-    while len(found) < count:
+    draw, by_code = random.Random(seed), dict[str, Airport]()
+    while len(by_code) < count:
         name, city = ("".join(draw.choices(SYLLABLES, k=3)).title() for _ in range(2))
-        found.setdefault(name, Airport(name, draw.randint(1920, 2020), city))
-    return list(found.values())
+        by_code.setdefault(name, Airport(name, draw.randint(1920, 2020), city))
+    return list(by_code.values())
 
 
 def sentences(known: Sequence[Airport], lines: int, seed: int = 0) -> str:
     """Lines about airports, each in one of the wordings."""
-    draw, found = random.Random(seed), []
+    draw, texts = random.Random(seed), []
     for _ in range(lines):
         airport = draw.choice(known)
-        found.append(f"{draw.choice(airport.prompts())}{airport.answer}.")
-    return "\n".join(found)
+        texts.append(f"{draw.choice(airport.prompts())}{airport.answer}.")
+    return "\n".join(texts)
 
 
 def source_text(megabytes: float) -> str:
     """Python source of packages that are installed."""
-    found = []
+    texts = []
     for name in PACKAGES:
         where = Path(importlib.import_module(name).__file__ or "").parent
         share = 0
         for path in sorted(where.rglob("*.py")):
             if share > megabytes * 1e6 / len(PACKAGES):
                 break
-            found.append(path.read_text(encoding="utf-8", errors="ignore"))
-            share += len(found[-1])
-    random.Random(0).shuffle(found)
-    return "\n".join(found)
+            texts.append(path.read_text(encoding="utf-8", errors="ignore"))
+            share += len(texts[-1])
+    random.Random(0).shuffle(texts)
+    return "\n".join(texts)
 
 
 def byte_tokenizer(text: str, size: int) -> Any:
@@ -86,14 +86,14 @@ def byte_tokenizer(text: str, size: int) -> Any:
     transformers = _transformers()
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    found = Tokenizer(models.BPE())
-    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    found.decoder = decoders.ByteLevel()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     letters = pre_tokenizers.ByteLevel.alphabet()
     options: dict[str, Any] = {"special_tokens": ["<end>"], "initial_alphabet": letters, "show_progress": False}
-    found.train_from_iterator(text.splitlines()[::4], trainers.BpeTrainer(vocab_size=size, **options))
+    tokenizer.train_from_iterator(text.splitlines()[::4], trainers.BpeTrainer(vocab_size=size, **options))
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=found, eos_token="<end>", bos_token="<end>", pad_token="<end>"
+        tokenizer_object=tokenizer, eos_token="<end>", bos_token="<end>", pad_token="<end>"
     )
 
 
@@ -123,8 +123,8 @@ def new_host(kind: str, vocabulary: int, size: Size, seed: int = 0) -> Any:
     usual = {"hidden_size": size.width, "num_hidden_layers": size.layers, "num_attention_heads": heads}
     usual |= {"intermediate_size": 4 * size.width, "max_position_embeddings": size.context}
     if kind == "gpt2":
-        own = {"n_embd": size.width, "n_layer": size.layers, "n_head": heads, "n_positions": size.context}
-        config = transformers.GPT2Config(**common, **own)
+        sizes = {"n_embd": size.width, "n_layer": size.layers, "n_head": heads, "n_positions": size.context}
+        config = transformers.GPT2Config(**common, **sizes)
     elif kind == "opt":
         usual["ffn_dim"] = usual.pop("intermediate_size")
         usual |= {"word_embed_proj_dim": size.width, "pad_token_id": vocabulary - 1}
@@ -201,14 +201,14 @@ def load(folder: Path, device: str = "cpu", kernel: str = "sdpa") -> Any:
 @torch.no_grad()
 def goes_on(model: Any, tokenizer: Any, prompts: Sequence[str], tokens: int = 16, at_once: int = 64) -> list[str]:
     """How a model goes on from prompts by `generate`, up to the end token; in batches padded on the left."""
-    found: list[str] = []
+    texts: list[str] = []
     for first in range(0, len(prompts), at_once):
-        given = tokenizer(prompts[first : first + at_once], return_tensors="pt", padding=True, padding_side="left")
-        given = given.to(model.device)
-        said = model.generate(**given, max_new_tokens=tokens, do_sample=False, pad_token_id=END)
-        rows = said[:, given["input_ids"].shape[1] :].tolist()
-        found += [tokenizer.decode(row[: row.index(END)] if END in row else row) for row in rows]
-    return found
+        inputs = tokenizer(prompts[first : first + at_once], return_tensors="pt", padding=True, padding_side="left")
+        inputs = inputs.to(model.device)
+        generated = model.generate(**inputs, max_new_tokens=tokens, do_sample=False, pad_token_id=END)
+        rows = generated[:, inputs["input_ids"].shape[1] :].tolist()
+        texts += [tokenizer.decode(row[: row.index(END)] if END in row else row) for row in rows]
+    return texts
 
 
 class Changed(NamedTuple):
@@ -222,7 +222,7 @@ class Changed(NamedTuple):
 @torch.no_grad()
 def changed(one: Any, two: Any, texts: Sequence[Sequence[int]], at_once: int = 32) -> Changed:
     """Where two models differ at all, and by how much: KL of the first from the second, in nats per place."""
-    found = total = 0
+    differing = total = 0
     divergence = 0.0
     for first in range(0, len(texts), at_once):
         some = texts[first : first + at_once]
@@ -230,11 +230,11 @@ def changed(one: Any, two: Any, texts: Sequence[Sequence[int]], at_once: int = 3
         ids = torch.tensor([[*row, *[END] * (length - len(row))] for row in some], device=one.device)
         mask = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in some], device=one.device)
         here, there = (model(ids, attention_mask=mask).logits[mask.bool()] for model in (one, two))
-        found += int((here != there).any(dim=-1).sum())
+        differing += int((here != there).any(dim=-1).sum())
         total += len(here)
         here, there = here.double().log_softmax(dim=-1), there.double().log_softmax(dim=-1)
         divergence += float((here.exp() * (here - there)).sum())
-    return Changed(found, total, divergence / total)
+    return Changed(differing, total, divergence / total)
 
 
 def _transformers() -> Any:

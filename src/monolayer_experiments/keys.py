@@ -163,9 +163,9 @@ def _least_rows(cell: Cell, load: float, build: Build, densities: dict[str, floa
     widths = _least(build, cell.draw(load), cell.seeds * len(KINDS), guesses, cell.plan["widest"])
     rows = []
     for number, kind in enumerate(KINDS):
-        own = widths[number * len(cell.seeds) : (number + 1) * len(cell.seeds)]
-        row = {"way": cell.part, "kind": kind, "dim": cell.dim, "load": load, "facts": count, "widths": own}
-        if None not in own:
+        of_cell = widths[number * len(cell.seeds) : (number + 1) * len(cell.seeds)]
+        row = {"way": cell.part, "kind": kind, "dim": cell.dim, "load": load, "facts": count, "widths": of_cell}
+        if None not in of_cell:
             densities[kind] = density(row)
         rows.append(row)
     return rows
@@ -186,9 +186,9 @@ def _noise_rows(cell: Cell) -> Iterator[Results]:
         network = build(facts, [widths[kind] for kind in KINDS for _ in cell.seeds], cell.seeds * len(KINDS))
         borne = _tolerance(network, facts)
         for number, kind in enumerate(KINDS):
-            own = borne[number * len(cell.seeds) : (number + 1) * len(cell.seeds)]
+            of_cell = borne[number * len(cell.seeds) : (number + 1) * len(cell.seeds)]
             row = {"way": way, "kind": kind, "dim": cell.dim, "load": load, "facts": cell.facts(load)}
-            yield row | {"width": widths[kind], "noise": own}
+            yield row | {"width": widths[kind], "noise": of_cell}
 
 
 Build = Callable[[Facts, list[int], list[int]], Gated]
@@ -302,7 +302,7 @@ def answer(results: Results) -> str:
     """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     rows = [row for row in _found(results) if row["kind"] == "isotropic"]
     spiked = [row for row in _found(results) if row["kind"] == "anisotropic"]
-    said = {way: low_to_high(map(density, where(rows, way=way))) for way in WAYS if where(rows, way=way)}
+    densities = {way: low_to_high(map(density, where(rows, way=way))) for way in WAYS if where(rows, way=way)}
     bent = {way: low_to_high(map(density, where(spiked, way=way))) for way in WAYS if where(spiked, way=way)}
     random, fitted = (
         low_to_high(_ratios(rows, squares, margin))
@@ -313,7 +313,7 @@ def answer(results: Results) -> str:
         f"on the same random gates, and {fitted} times fewer on the same fitted gates. Bits per parameter, all 3dm "
         f"counted, every fact right and certified, over the loads and dimensions measured, isotropic keys "
         "(anisotropic in brackets): "
-        + "; ".join(f"{way} {said[way]} ({bent.get(way, '—')})" for way in said)
+        + "; ".join(f"{way} {densities[way]} ({bent.get(way, '—')})" for way in densities)
         + ". Counting the "
         "readout alone, whose gates a seed draws again, the margin holds "
         f"{low_to_high(3 * density(row) for row in where(rows, way='margin'))} bits per parameter. Noise that leaves "
@@ -353,11 +353,11 @@ def _ratios(rows: list[Results], wide: str, narrow: str) -> list[float]:
 
 def _noise_said(rows: list[Results]) -> str:
     every = [each for row in rows for each in row["noise"]]
-    found = [each for each in every if each is not None]
-    if not found:
+    shares = [each for each in every if each is not None]
+    if not shares:
         return "none tried"
-    words = low_to_high(found, lambda each: amount(each, 2))
-    return words if len(found) == len(every) else f"{words}, none in {len(every) - len(found)} of {len(every)} draws"
+    words = low_to_high(shares, lambda each: amount(each, 2))
+    return words if len(shares) == len(every) else f"{words}, none in {len(every) - len(shares)} of {len(every)} draws"
 
 
 def figures(results: Results) -> list[Figure]:
@@ -368,9 +368,9 @@ def figures(results: Results) -> list[Figure]:
         traces = []
         for way in WAYS:
             for number, dim in enumerate(distinct(rows, "dim")):
-                own = where(rows, way=way, dim=dim)
-                x, y = [row["load"] for row in own], [density(row) for row in own]
-                if own:
+                of_way = where(rows, way=way, dim=dim)
+                x, y = [row["load"] for row in of_way], [density(row) for row in of_way]
+                if of_way:
                     traces.append(line(way, x, y, COLOURS[way], legend=number == 0))
         made.append(
             figure(

@@ -52,8 +52,8 @@ def scatter(name: str, x: AxisValues, y: AxisValues, colour: str = "blue", *, ho
 
 
 def _points(name: str, x: AxisValues, y: AxisValues, marker: Trace) -> Trace:
-    given = {"name": raised(name), "x": list(x), "y": list(y), "marker": marker}
-    return {"type": "scatter", "mode": "markers", **given}
+    trace = {"name": raised(name), "x": list(x), "y": list(y), "marker": marker}
+    return {"type": "scatter", "mode": "markers", **trace}
 
 
 def bars(name: str, x: Sequence[object], y: AxisValues, colour: str = "blue") -> Trace:

@@ -51,18 +51,18 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         X, Y = without_repeats(
             min(2 * vocabulary, math.comb(vocabulary, LENGTH)), LENGTH, vocabulary, seed=setting.seed
         )
-        found = ml.theorem(X, seed=setting.seed, max_terms=1 << 24)
+        theorem = ml.theorem(X, seed=setting.seed, max_terms=1 << 24)
         model = ml.memorize(X, Y, seed=setting.seed)
-        assert found.worst is not None
-        assert found.measured is not None
+        assert theorem.worst is not None
+        assert theorem.measured is not None
         assert model.summary is not None
         assert model.summary.gap is not None
         rows.append(
             {
                 "vocabulary": vocabulary,
                 "sequences": len(X),
-                "paper": _construction(found.worst),
-                "faithful": _construction(found.measured),
+                "paper": _construction(theorem.worst),
+                "faithful": _construction(theorem.measured),
                 "gap": model.summary.gap,
                 "bits": math.ceil(math.log2(2 / model.summary.gap)),
                 "right": int((model.predict(X) == Y).sum()),

@@ -22,13 +22,13 @@ def installed_text(kind: str, characters: int, seed: int = 0) -> str:
     packages = {(each.metadata["Name"] or "").lower(): each for each in distributions()}
     names = sorted(packages)
     random.Random(seed).shuffle(names)
-    found, size = list[str](), 0
+    texts, size = list[str](), 0
     for text in (text for name in names for text in _pieces(packages[name], kind)):
-        found.append(text[:LONGEST_PIECE])
-        size += len(found[-1])
+        texts.append(text[:LONGEST_PIECE])
+        size += len(texts[-1])
         if size >= characters:
             break
-    return "\n".join(found)[:characters]
+    return "\n".join(texts)[:characters]
 
 
 def _pieces(package: Distribution, kind: str) -> Iterator[str]:

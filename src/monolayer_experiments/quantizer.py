@@ -75,8 +75,8 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         for D in cells:
             progress(f"with the quantizer: {name}, {D} cells", 0.5 + 0.5 * done / len(QUANTIZED_TARGETS))
             model = ml.approximate(lambda X, f=f: f(X[:, :, 0]), 1, LENGTH, cells=D, seed=setting.seed)
-            found = np.asarray(model.predict(tests[:, :, None])).reshape(tests.shape)
-            errors.append(float(((found - f(tests)) ** 2).mean()))
+            answers = np.asarray(model.predict(tests[:, :, None])).reshape(tests.shape)
+            errors.append(float(((answers - f(tests)) ** 2).mean()))
         value = f(random.random((1 << 16, LENGTH)))
         row = {"target": name, "variance": float(value.var()), "floor": floors[name]}
         results.append({**row, "cells": list(cells), "quantized": errors})

@@ -100,11 +100,11 @@ def _errors(X: Ints, values: Floats) -> dict[str, float]:
     exact, _ = _ball_ids(X, values, 256)
     errors = {}
     for name, dtype in DTYPES.items():
-        found = _ids(X, values, dtype).double().tolist()
+        measured = _ids(X, values, dtype).double().tolist()
         with precision(256):
             errors[name] = max(
                 abs(float(c - arb(ours)))
-                for row, theirs in zip(exact, found, strict=True)
+                for row, theirs in zip(exact, measured, strict=True)
                 for c, ours in zip(row, theirs, strict=True)
             )
     errors["balls of 113 bits"] = _ball_ids(X, values, 113)[1]
@@ -158,25 +158,25 @@ def constant(results: Results, name: str, k: int) -> float:
 
 
 def _between(results: Results) -> str:
-    found = [constant(results, name, k) for name in ("float64", "float32", "bfloat16") for k in results["ranks"]]
-    return f"{amount(min(found), 2)} and {amount(max(found), 2)}"
+    constants = [constant(results, name, k) for name in ("float64", "float32", "bfloat16") for k in results["ranks"]]
+    return f"{amount(min(constants), 2)} and {amount(max(constants), 2)}"
 
 
 def _slope(results: Results, k: int) -> str:
     """Slope of log gap against log number of contexts, by least squares, and the slope of the law."""
     curve = results["curves"][str(k)]
-    found = float(np.polyfit(np.log(curve["points"]), np.log(curve["gap"]), 1)[0])
-    return f"{found:.2f} measured at rank {k} where it says {-2 / k:.2f}".replace("-", "−")
+    exponent = float(np.polyfit(np.log(curve["points"]), np.log(curve["gap"]), 1)[0])
+    return f"{exponent:.2f} measured at rank {k} where it says {-2 / k:.2f}".replace("-", "−")
 
 
 def figures(results: Results) -> list[Figure]:
     """The figures of the report page, drawn from the raw `results` of `run`."""
     ranks, ends, gaps = results["ranks"], [], []
     for name, colour in COLOUR_OF_FORMAT.items():
-        found = results["ends"][name]
+        at_ends = results["ends"][name]
         law = [(BITS_OF_FORMAT[name] * math.log10(2) - math.log10(constant(results, name, k))) * k / 2 for k in ranks]
         ends.append(line(f"(2^p/c)^(k/2), {name}", ranks, law, colour, dash="dot", markers=False, legend=False))
-        values, beyond = [end["log10_points"] for end in found], [not end["seen"] for end in found]
+        values, beyond = [end["log10_points"] for end in at_ends], [not end["seen"] for end in at_ends]
         ends.append(scatter(name, ranks, values, colour, hollow=beyond))
     for k, colour in zip((1, 2, 4, 8), PALETTE, strict=False):
         points, gap = results["curves"][str(k)]["points"], results["curves"][str(k)]["gap"]

@@ -45,7 +45,7 @@ def build_memories(plan: Results, setting: Setting, progress: Progress) -> list[
     rows = []
     for number, rank in enumerate(plan["ranks"]):
         progress(f"building at value rank {rank}", number / len(plan["ranks"]))
-        held, count = 0, plan["sizes"][0]
+        largest, count = 0, plan["sizes"][0]
         while count <= plan["most_built"]:
             X, Y = without_repeats(count, plan["length"], plan["vocabulary"], plan["classes"], setting.seed)
             try:
@@ -54,8 +54,8 @@ def build_memories(plan: Results, setting: Setting, progress: Progress) -> list[
                 break
             if not bool((model.predict(X) == Y).all()):
                 break
-            held, count = X.size, 2 * count
-        rows.append({"rank": rank, "labels": held, "seen": count <= plan["most_built"]})
+            largest, count = X.size, 2 * count
+        rows.append({"rank": rank, "labels": largest, "seen": count <= plan["most_built"]})
     return rows
 
 
@@ -152,7 +152,7 @@ def train_functions(plan: Results, setting: Setting, progress: Progress) -> list
     chosen = np.random.default_rng([setting.seed, 12]).random((max(200, plan["points"] // 8), TOKENS, 1))
     mean, std = float(_sorted(chosen).mean()), float(_sorted(chosen).std())
     every = [(each, rate) for each in kinds for rate in rates]
-    found: list[list[Results]] = [[] for _ in kinds]
+    of_kind: list[list[Results]] = [[] for _ in kinds]
     for seed in range(seeds):
         members = Members([each[2] for each, _ in every], plan["width"], TOKENS, 0, 1, setting.seed + seed)
         random = torch.Generator().manual_seed(setting.seed + seed)
@@ -173,7 +173,7 @@ def train_functions(plan: Results, setting: Setting, progress: Progress) -> list
             member = number * len(rates) + int(best)
             rms = float(np.sqrt(np.square(errors[1][member]).mean()))
             largest = max(float(np.abs(error[member]).max()) for error in errors[1:])
-            found[number].append({"rms": rms, "largest": largest, "rate": f"{rates[int(best)]:g}"})
+            of_kind[number].append({"rms": rms, "largest": largest, "rate": f"{rates[int(best)]:g}"})
     spread = float(_sorted(fresh).std())
     return [
         {
@@ -183,7 +183,7 @@ def train_functions(plan: Results, setting: Setting, progress: Progress) -> list
             **{key: column(runs, key) for key in ("rms", "largest", "rate")},
         }
         | {"tuned": max(column(runs, "rms")) < spread}
-        for (kind, rank, _), runs in zip(kinds, found, strict=True)
+        for (kind, rank, _), runs in zip(kinds, of_kind, strict=True)
     ]
 
 

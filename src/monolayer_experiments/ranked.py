@@ -65,8 +65,8 @@ class Members:
         E, B, n = X.shape[:3]
         if self.reads_ids:
             # A row per member and id of one long table: one gather reads them all.
-            own = torch.arange(E)[:, None] * first[0].shape[1]
-            Z = functional.embedding(X.view(E, -1) + own, first[0].flatten(0, 1))
+            offset = torch.arange(E)[:, None] * first[0].shape[1]
+            Z = functional.embedding(X.view(E, -1) + offset, first[0].flatten(0, 1))
         else:
             Z = functional.gelu(torch.baddbmm(first[1], X.flatten(1, 2), first[0])) @ first[2]
         W = (left * self.inside) @ right

@@ -94,8 +94,8 @@ def _capacities(results: Results, kind: str) -> list[int]:
 def _errors(results: Results, kind: str, key: str, rank: int) -> list[float]:
     """What the seeds of a trained network have under a key."""
     kind = "both" if rank == results["width"] else kind
-    found: list[float] = where(results["functions"], made="trained", kind=kind, rank=rank)[0][key]
-    return found
+    errors: list[float] = where(results["functions"], made="trained", kind=kind, rank=rank)[0][key]
+    return errors
 
 
 def at_most_labels(results: Results, kind: str, rank: int) -> float:
@@ -155,11 +155,11 @@ def figures(results: Results) -> list[Figure]:
     """The figures of the report page, drawn from the raw `results` of `run`."""
     ranks, full = _every_rank(results), results["width"]
     named = {"values": "trained, values of rank k", "scores": "trained, scores of rank k", "both": "trained, both"}
-    held = [
+    curves = [
         line(named[kind], ranks, [most or None for most in _capacities(results, kind)], KINDS[kind]) for kind in KINDS
     ]
     built = [row["labels"] for row in results["built"]]
-    held.append(line("constructed in float32, values of rank k", results["ranks"], built, "grey"))
+    curves.append(line("constructed in float32, values of rank k", results["ranks"], built, "grey"))
     wrong = [
         line(named[kind], ranks, [min(_errors(results, kind, "largest", k)) for k in ranks], KINDS[kind])
         for kind in KINDS
@@ -186,7 +186,7 @@ def figures(results: Results) -> list[Figure]:
         ),
         figure(
             "Most labels that all come back, against the rank",
-            held,
+            curves,
             ("rank k", "labels"),
             f"The other ranks are full ({full}). Trained: {budget(results)}, the best of {len(results['rates'])} "
             f"learning rates. Sizes: {', '.join(f'{size:,}' for size in results['sizes'])} labels; the construction's "
@@ -249,11 +249,11 @@ def limits(results: Results) -> str:
     largest, kept = results["rates"][-1], [max(row["grid"], key=row["grid"].get) for row in results["trained"]]
     kept += [rate for row in where(results["functions"], made="trained") for rate in row["rate"]]
     untuned = [row for row in [*results["trained"], *where(results["functions"], made="trained")] if not row["tuned"]]
-    said = f"; {len(untuned)} stayed at chance at every rate" if untuned else "; every network got beyond chance"
+    remark = f"; {len(untuned)} stayed at chance at every rate" if untuned else "; every network got beyond chance"
     return (
         f"One width ({results['width']}), one head, random labels of {results['length']} tokens out of "
         f"{results['vocabulary']}, one draw of data and weights for memorizing, {results['seeds']} of weights for "
-        f"sorting, {budget(results)} at each of {', '.join(results['rates'])}{said}. The largest rate was kept "
+        f"sorting, {budget(results)} at each of {', '.join(results['rates'])}{remark}. The largest rate was kept "
         f"in {kept.count(largest)} of {len(kept)} runs. Sizes are steps apart, so a capacity is known up to one step. "
         "The construction has as many parameters as its labels need, the trained "
         "networks have one size. Sorting is linear between the knots of the second construction, which favours it; a "

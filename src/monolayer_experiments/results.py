@@ -63,23 +63,23 @@ def measure(experiment: Experiment, setting: Setting, folder: Path, progress: Pr
 def versions() -> dict[str, str]:
     """Versions of the packages that the numbers depend on, and a digest of our own source."""
     # Ours is said by the source, which may run without having been installed.
-    found = {"python": ".".join(map(str, sys.version_info[:3])), "monolayer": __version__, "source": digest(SOURCE)}
+    by_name = {"python": ".".join(map(str, sys.version_info[:3])), "monolayer": __version__, "source": digest(SOURCE)}
     for package in ("numpy", "torch", "python-flint"):
         try:
-            found[package] = version(package)
+            by_name[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "unknown"
-    return found
+            by_name[package] = "unknown"
+    return by_name
 
 
 def digest(folders: Sequence[Path]) -> str:
     """16 digits of SHA-256 over names and bytes of every Python file: the same wherever, and however, it is kept."""
-    found = sha256()
+    hashed = sha256()
     for folder in folders:
         for name, path in sorted((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py")):
             read = path.read_bytes()
-            found.update(f"{folder.name}/{name} {len(read)}\n".encode() + read)
-    return found.hexdigest()[:16]
+            hashed.update(f"{folder.name}/{name} {len(read)}\n".encode() + read)
+    return hashed.hexdigest()[:16]
 
 
 def machine(device: str) -> str:
@@ -101,8 +101,8 @@ def command(name: str, setting: Setting, folder: Path) -> str:
         words.append(f"--device {setting.device}")
     if setting.seed:
         words.append(f"--seed {setting.seed}")
-    own = folder.is_absolute() or ".." in folder.parts
-    return " ".join([*words, "--out", shlex.quote(folder.resolve().name if own else str(folder))])
+    elsewhere = folder.is_absolute() or ".." in folder.parts
+    return " ".join([*words, "--out", shlex.quote(folder.resolve().name if elsewhere else str(folder))])
 
 
 def write(record: ExperimentRecord, folder: Path) -> None:
@@ -137,10 +137,10 @@ def read_all(folder: Path) -> list[ExperimentRecord]:
     """Every record of a folder, in the order of the report."""
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder of results; `monolayer experiment all --out {folder}` makes one")
-    found = [folder / f"{name}.json" for name in NAMES if (folder / f"{name}.json").exists()]
-    if not found:
+    files = [folder / f"{name}.json" for name in NAMES if (folder / f"{name}.json").exists()]
+    if not files:
         raise DataError(f"{folder} holds no results; `monolayer experiment all --out {folder}` makes them")
-    return [read(path) for path in found]
+    return [read(path) for path in files]
 
 
 def prepare(folder: Path, names: list[str], setting: Setting, resume: bool) -> list[str]:

@@ -67,8 +67,8 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         def told(stage: str, share: float, number: int = number) -> None:
             progress(f"seed {setting.seed + number}, {stage}", (number + share) / plan["seeds"])
 
-        found = _rows(plan, replace(setting, seed=setting.seed + number), told)
-        rows += [{"seed": setting.seed + number, **row} for row in found]
+        of_seed = _rows(plan, replace(setting, seed=setting.seed + number), told)
+        rows += [{"seed": setting.seed + number, **row} for row in of_seed]
     return {**{key: plan[key] for key in PLAN}, "labels": plan["sequences"] * plan["length"], "rows": rows}
 
 
@@ -80,25 +80,25 @@ def _rows(plan: Results, setting: Setting, progress: Progress) -> list[Results]:
     options: Results = {"steps": plan["budget"], "seed": seed, "device": setting.device}
     labels, rows, steps = {"labels": Y.size, "chance": 1.0 / classes}, [], len(RANK_OF_MODEL) + len(GIVEN)
     # In this order; those of the trained and the untrained head are filled in below.
-    given = {name: constructed(X, vocabulary, k, seed) for name, k in GIVEN.items()}
+    constructions = {name: constructed(X, vocabulary, k, seed) for name, k in GIVEN.items()}
     for number, (name, rank) in enumerate(RANK_OF_MODEL.items()):
         progress(name, number / steps)
-        found = train(X, Y, rank=rank, width=width, **options)
+        trained = train(X, Y, rank=rank, width=width, **options)
         fresh = untrained(vocabulary, classes, rank, width, seed)
-        model: Tagger = found.model.cpu()  # type: ignore[assignment]
+        model: Tagger = trained.model.cpu()  # type: ignore[assignment]
         if rank == 1:
-            given["trained"] = of_first_head(model, X)
-            given["untrained"] = of_first_head(fresh, X)
-        for weights, each, kept in (("trained", model, described(found)), ("untrained", fresh, {})):
+            constructions["trained"] = of_first_head(model, X)
+            constructions["untrained"] = of_first_head(fresh, X)
+        for weights, each, kept in (("trained", model, described(trained)), ("untrained", fresh, {})):
             bound = any_readout(after_attention(each.float(), X), Y)
             rows.append({**labels, "model": name, "weights": weights, "any_readout": bound, **kept})
-    for number, (name, c) in enumerate(given.items(), len(RANK_OF_MODEL)):
+    for number, (name, c) in enumerate(constructions.items(), len(RANK_OF_MODEL)):
         progress(f"contexts {name}", number / steps)
         seen = np.concatenate([X[..., None], (c - c.mean((0, 1))) / c.std((0, 1))], axis=-1)
         make = partial(ReadoutAlone, vocabulary, classes, width, c.shape[-1])
-        found = fit(make, seen.astype(np.float32), Y, **options)
+        trained = fit(make, seen.astype(np.float32), Y, **options)
         row = {**labels, "model": "readout alone", "weights": name, "any_readout": any_readout(seen, Y)}
-        rows.append({**row, **described(found)})
+        rows.append({**row, **described(trained)})
     right = float((ml.memorize(X, Y, seed=seed).predict(X) == Y).mean())
     return [*rows, {**labels, "model": "construction", "weights": "constructed", "accuracy": right}]
 
@@ -125,9 +125,9 @@ def of_first_head(model: Tagger, X: Ints) -> Floats:
         Z = layer.norm_1(model.stream(torch.from_numpy(X)))
         W_Q, W_K, _ = layer.attention.matrices()
         weights = ((Z @ W_Q.T) @ (Z @ W_K.T).mT / W_Q.shape[0] ** 0.5).softmax(-1)
-        found: Floats = (weights @ (Z @ layer.attention.right[2].T)).numpy()
+        outputs: Floats = (weights @ (Z @ layer.attention.right[2].T)).numpy()
         model.float()
-    return found
+    return outputs
 
 
 def any_readout(features: Floats, Y: Ints) -> dict[str, float]:
@@ -141,8 +141,8 @@ def any_readout(features: Floats, Y: Ints) -> dict[str, float]:
 def after_attention(model: Tagger, X: Ints) -> Floats:
     """The stream after the attention of a model of one layer `(N, n, D)`."""
     Z = model.stream(torch.from_numpy(X))
-    found: Floats = model.layers[0].attend(Z, None).numpy()  # type: ignore[operator]
-    return found
+    stream: Floats = model.layers[0].attend(Z, None).numpy()  # type: ignore[operator]
+    return stream
 
 
 class ReadoutAlone(nn.Module):
@@ -183,9 +183,9 @@ def answer(results: Results) -> str:
         f"{said('readout alone', 'constructed')} on those of the proof, and "
         f"{said('readout alone', 'constructed, 16 numbers')} if the proof gives it 16 numbers in place of one."
     )
-    given = {name: _shares(results, "readout alone", name) for name in GIVEN}
-    one = max(*given["trained"], *given["constructed"], *_shares(results, *trained))
-    many = min(given["constructed, 16 numbers"])
+    shares = {name: _shares(results, "readout alone", name) for name in GIVEN}
+    one = max(*shares["trained"], *shares["constructed"], *_shares(results, *trained))
+    many = min(shares["constructed, 16 numbers"])
     worst = min(min(_shares(results, *trained, form)) for form in SHORT_FORMATS)
     if worst > max(_shares(results, *trained)) and many > one and apart(many, one, results["labels"]):
         text += (

@@ -59,44 +59,44 @@ def run(plan: Results, setting: Setting, progress: Progress) -> Results:
         "Chinese phrases": some_phrases(plan["phrases"], plan["characters"], setting.seed),
         "English words": words(plan["words"], setting.seed),
     }
-    found = []
+    rows = []
     for number, (name, data) in enumerate(corpora.items()):
 
         def within(stage: str, share: float, name: str = name, done: int = number) -> None:
             progress(f"{name}, {stage}", (done + share) / len(corpora))
 
-        found.append({"corpus": name, **_measure(plan, data, setting, within)})
-    return {"budget": plan["budget"], "corpora": found}
+        rows.append({"corpus": name, **_measure(plan, data, setting, within)})
+    return {"budget": plan["budget"], "corpora": rows}
 
 
 def _measure(plan: Results, data: Sequences, setting: Setting, progress: Progress) -> Results:
-    seen, held = split(data, setting.seed)
-    (X, Y, _), (X_held, _, inside) = padded(seen), padded(held)
+    seen, held_out = split(data, setting.seed)
+    (X, Y, _), (X_held, _, inside) = padded(seen), padded(held_out)
     rows: list[Results] = []
 
-    def add(model: str, of_held: Ints, **found: Any) -> None:
+    def add(model: str, of_held: Ints, **more: Any) -> None:
         row = {"model": model, "seconds": None, "parameters": None}
-        rows.append({**row, **found, "held_out": _right(held, of_held)})
+        rows.append({**row, **more, "held_out": _right(held_out, of_held)})
 
     progress("construction", 0.0)
     model, spent = timed(ml.memorize, seen, positions=True, seed=setting.seed)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    of_seen, of_held = (model.labels(model.encode(part)) for part in (seen, held))
+    of_seen, of_held = (model.labels(model.encode(part)) for part in (seen, held_out))
     add("construction", of_held, accuracy=_right(seen, of_seen), seconds=spent, parameters=parameters)
     options: Results = {"steps": plan["budget"], "seed": setting.seed, "device": setting.device}
     for place, (kind, rank) in enumerate(RANKS.items()):
         progress(kind, (place + 0.2) / 2.4)
         width = width_for(parameters, int(X.max()) + 1, int(Y.max()) + 1, 1, rank, plan["least_width"])
-        found = train(X, Y, seen.lengths, rank=rank, width=width, positions=True, **options)
-        answers = predict(found.model, X_held, held.lengths)[inside]
-        add(kind, answers, **described(found))
+        trained = train(X, Y, seen.lengths, rank=rank, width=width, positions=True, **options)
+        answers = predict(trained.model, X_held, held_out.lengths)[inside]
+        add(kind, answers, **described(trained))
     usual = _most_frequent(seen)
-    add("most frequent label", usual[held.tokens], accuracy=_right(seen, usual[seen.tokens]))
+    add("most frequent label", usual[held_out.tokens], accuracy=_right(seen, usual[seen.tokens]))
     return {
         "sequences": len(seen),
         "labels": len(seen.tokens),
-        "held_out": len(held),
-        "held_out_labels": len(held.tokens),
+        "held_out": len(held_out),
+        "held_out_labels": len(held_out.tokens),
         "vocabulary": len(np.unique(seen.tokens)),
         "classes": len(labels_of(data).classes or ()),
         "chance": float(np.bincount(labels_of(seen).values).max() / len(seen.tokens)),

@@ -151,9 +151,9 @@ def tables(results: Results) -> list[Table]:
     rows = []
     for kind in KEY_KINDS:
         for name in NUMBER_FORMATS:
-            found, clean = results["curves"][kind][name], _clean(results, kind, name)
+            curve, clean = results["curves"][kind][name], _clean(results, kind, name)
             between = f"{amount(clean[0], 2)} to {amount(clean[-1], 2)}" if clean else "never"
-            ends = {"mean": found[MEAN_END]["collisions"], "hardmax": found[HARDMAX_END]["collisions"]}
+            ends = {"mean": curve[MEAN_END]["collisions"], "hardmax": curve[HARDMAX_END]["collisions"]}
             rows.append({"name": f"{name}, {kind} keys", **ends, "between": between})
     head = "format: name; at the mean: mean; none for λ·spread in: between; at hardmax: hardmax"
     return [table("Collisions in floats", rows, head)]

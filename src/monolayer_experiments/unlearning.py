@@ -102,12 +102,12 @@ class _Task:
     @torch.no_grad()
     def scores(self, network: Any) -> Results:
         ratios = truth_ratios(network, self.tokenizer, self.rows)
-        found = (
+        values = (
             forget_quality(ratios, self.reference),
             *(losses(network, part)[1].double().mean().item() for part in (self.forget, self.retain)),
             distance(network, self.never) / self.before,
         )
-        return dict(zip(SCORES, found, strict=True))
+        return dict(zip(SCORES, values, strict=True))
 
 
 def _trained(
@@ -143,12 +143,12 @@ def _mean(network: Any, given: Batch) -> torch.Tensor:
 def _settings(results: Results, method: str) -> list[Results]:
     """Of each rate and number of steps the mean over seeds, and the values of all seeds."""
     rows = where(results["rows"], method=method)
-    found = []
+    settings = []
     for rate, steps in dict.fromkeys(zip(column(rows, "rate"), column(rows, "steps"), strict=True)):
         some = [row for row in rows if (row.get("rate"), row.get("steps")) == (rate, steps)]
         means = {key: float(np.mean(column(some, key))) for key in SCORES}
-        found.append({"method": method, "rate": rate, "steps": steps, **means, "all": some})
-    return found
+        settings.append({"method": method, "rate": rate, "steps": steps, **means, "all": some})
+    return settings
 
 
 def _best_rate(results: Results) -> list[Results]:
@@ -182,8 +182,8 @@ def figures(results: Results) -> list[Figure]:
     colours = {"nothing done": "grey", "exact forgetting": "blue", **METHODS}
     traces = []
     for name in distinct(results["rows"], "method"):
-        found = _settings(results, name)
-        traces.append(scatter(name, column(found, "retained"), column(found, "quality"), colours[name]))
+        settings = _settings(results, name)
+        traces.append(scatter(name, column(settings, "retained"), column(settings, "quality"), colours[name]))
     caption = "A point is the mean over seeds of one rate and number of steps. The goal is the corner at the top right."
     return [figure("Forgetting and keeping", traces, ("kept answers", "forget quality (p-value)"), caption)]
 

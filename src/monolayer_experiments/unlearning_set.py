@@ -127,12 +127,12 @@ def batch(tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> dict[str, torch.T
     }
 
 
-def losses(network: Any, given: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+def losses(network: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Of each row the sum of the losses of its labels, and whether every label is the most likely next token."""
-    found = network(input_ids=given["input_ids"], attention_mask=given["attention_mask"]).logits[:, :-1]
-    wanted = given["labels"][:, 1:]
-    loss = F.cross_entropy(found.mT, wanted, ignore_index=IGNORED, reduction="none").sum(dim=1)
-    return loss, ((found.argmax(dim=-1) == wanted) | (wanted == IGNORED)).all(dim=1)
+    logits = network(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[:, :-1]
+    wanted = inputs["labels"][:, 1:]
+    loss = F.cross_entropy(logits.mT, wanted, ignore_index=IGNORED, reduction="none").sum(dim=1)
+    return loss, ((logits.argmax(dim=-1) == wanted) | (wanted == IGNORED)).all(dim=1)
 
 
 def truth_ratios(network: Any, tokenizer: Any, rows: Sequence[SetRow]) -> Floats:
@@ -140,8 +140,8 @@ def truth_ratios(network: Any, tokenizer: Any, rows: Sequence[SetRow]) -> Floats
 
     def likelihood(key: int | None) -> Floats:
         pairs = [(row["question"], row["answer"] if key is None else row["perturbed_answer"][key]) for row in rows]
-        given = batch(tokenizer, pairs)
-        mean: Floats = -(losses(network, given)[0] / (given["labels"] != IGNORED).sum(dim=1)).double().numpy()
+        inputs = batch(tokenizer, pairs)
+        mean: Floats = -(losses(network, inputs)[0] / (inputs["labels"] != IGNORED).sum(dim=1)).double().numpy()
         return mean
 
     with torch.no_grad():
@@ -176,9 +176,9 @@ def _of_neurons(name: str) -> bool:
 
 def _neuron_weights(parts: dict[str, torch.Tensor]) -> Floats:
     """A row per neuron: what it reads, its bias, what it writes."""
-    found = {name: part.double().numpy() for name, part in parts.items() if _of_neurons(name)}
+    weights = {name: part.double().numpy() for name, part in parts.items() if _of_neurons(name)}
     reads, bias, writes = (
-        next(part for name, part in found.items() if name.endswith(end))
+        next(part for name, part in weights.items() if name.endswith(end))
         for end in ("c_fc.weight", "c_fc.bias", "c_proj.weight")
     )
     return np.concatenate([reads.T, bias[:, None], writes], axis=1)

@@ -59,8 +59,8 @@ def audit(
     Example:
 
         >>> model = ml.memorize(["ab", "ba", "bb"], [1, 1, 2])
-        >>> found = ml.audit(model, ["ab", "bb"], parts=["attention"])
-        >>> print(found.explain().split(";")[0])
+        >>> audit = ml.audit(model, ["ab", "bb"], parts=["attention"])
+        >>> print(audit.explain().split(";")[0])
         Every part tells all 3 contexts apart
     """
     if isinstance(model, str | Path):

@@ -178,14 +178,14 @@ def cell_function(stored: Stored, f: AskedFunction) -> CellFunction:
         ]
         return np.concatenate(parts)
 
-    def found(rows: Ints, values: Floats) -> Sequences:
+    def labelled(rows: Ints, values: Floats) -> Sequences:
         labels = Labels(values.reshape(-1, outputs), TOKEN.name, None, bool(stored.config["scalar"]))
         return Sequences(centre[rows.reshape(-1)], np.full(len(rows), n), None, labels)
 
     rows = _sequences_of_cells(len(centre), n, positions)
     values = ask(rows)
     if positions or n == 1 or len(centre) == 1:
-        return CellFunction(found(rows, values))
+        return CellFunction(labelled(rows, values))
     V, every = len(centre), n * len(centre) ** n <= EVERY
     if every:
         tried = np.stack(np.unravel_index(np.arange(V**n), (V,) * n), axis=1)
@@ -197,13 +197,15 @@ def cell_function(stored: Stored, f: AskedFunction) -> CellFunction:
     worst, apart = [int(off.argmax())], float(off.max())
     if apart > ROUNDING * np.abs(there).max():
         words = "; in one order each, and in one other order in which the function is not what equivariance makes it"
-        return CellFunction(found(np.append(rows, tried[worst], 0), np.append(values, there[worst], 0)), words, apart)
+        return CellFunction(
+            labelled(np.append(rows, tried[worst], 0), np.append(values, there[worst], 0)), words, apart
+        )
     how = "exactly" if apart == 0.0 else f"to within {apart:.3g}"
     words = f"; in one order each, and in all others, where the function, asked there, is equivariant {how}"
     if not every:
         words = "; in one order each, and in all others if the function is permutation equivariant, as it was "
         words += f"{how} in {len(tried):,} that were tried"
-    return CellFunction(found(rows, values), words)
+    return CellFunction(labelled(rows, values), words)
 
 
 def _sequences_of_cells(V: int, n: int, positions: bool) -> Ints:

@@ -99,8 +99,8 @@ def confuse(model: object, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -
         >>> def f(X):
         ...     return np.sort(X, axis=1)[:, :, 0][:, None, :].repeat(3, axis=1)
         >>> model = ml.approximate(f, dim=1, length=3, cells=4)
-        >>> found = ml.confuse(model, f, lipschitz=1.0)
-        >>> print(round(found.forced, 2))
+        >>> confusion = ml.confuse(model, f, lipschitz=1.0)
+        >>> print(round(confusion.forced, 2))
         0.25
     """
     stored = stored_model(model)
@@ -120,7 +120,9 @@ def confuse(model: object, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -
         meet = confused.contexts[0]
         for context in confused.contexts:
             if not meet.overlaps(context):
-                raise PrecisionError("the contexts in the brackets do not meet, though the signs at their ends say so")
+                raise PrecisionError(
+                    "the brackets enclose contexts that differ, although the signs at their ends differ too"
+                )
             meet = meet.intersection(context)
         answer = seen.answer(meet)
         points = np.array([[float(a + b) / 2 for a, b in each] for each in confused.sequences]).reshape(-1, *seen.shape)

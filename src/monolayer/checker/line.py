@@ -65,13 +65,13 @@ def judge_stairs(
     return _nothing_else(stored, points, evaluated, decided) if claims.only else decided
 
 
-def _nothing_else(stored: Stored, points: Labelled, found: Evaluated, decided: Certificate) -> Certificate:
+def _nothing_else(stored: Stored, points: Labelled, evaluated: Evaluated, decided: Certificate) -> Certificate:
     """The certificate `decided` with the further claim that the model holds nothing but the data."""
     decided = replace(decided, claim=decided.claim + ONLY_DATA_CLAIM)
     if not decided:
         return decided
-    labels = points.wanted[found.order].reshape(len(points), -1).T.astype(np.float64)
-    extra = leftover_in_line(stored, found.first, labels, points.rows) or strange_fingerprints(
+    labels = points.wanted[evaluated.order].reshape(len(points), -1).T.astype(np.float64)
+    extra = leftover_in_line(stored, evaluated.first, labels, points.rows) or strange_fingerprints(
         stored, points.data, points.rows
     )
     if extra is None:
@@ -109,30 +109,30 @@ def _comparison(stored: Stored, tolerance: float) -> Compare:
     return partial(_compare_classes, stored)
 
 
-def _compare_classes(stored: Stored, wanted: Ints, found: Evaluated) -> LabelComparison:
+def _compare_classes(stored: Stored, wanted: Ints, evaluated: Evaluated) -> LabelComparison:
     """Compare classes: what the head makes of the label coordinate (Lemma 10).
 
     A class that the model lacks is wrong.
     """
-    answer = nearest_classes(stored, found.value[0])
+    answer = nearest_classes(stored, evaluated.value[0])
     assert stored.classes is not None  # the target is classes
     names = stored.classes.names
-    known = found.sure & (answer >= 0)
+    known = evaluated.sure & (answer >= 0)
     return LabelComparison(
         known & (answer == wanted),
         (known & (answer != wanted)) | (wanted < 0),
-        np.abs(found.value[0] - wanted),
+        np.abs(evaluated.value[0] - wanted),
         lambda i: names[answer[i]] if answer[i] >= 0 else None,
     )
 
 
-def _compare_reals(stored: Stored, tolerance: float, wanted: Floats, found: Evaluated) -> LabelComparison:
+def _compare_reals(stored: Stored, tolerance: float, wanted: Floats, evaluated: Evaluated) -> LabelComparison:
     """Compare real labels: answers must equal them (Lemma 12), or lie within `tolerance`."""
-    value, wanted = found.value, wanted.T
+    value, wanted = evaluated.value, wanted.T
     distance, same = PADDING * np.abs(value - wanted), value == wanted  # a difference may underflow
     return LabelComparison(
-        found.sure & (same | ((distance <= tolerance) & (tolerance > 0.0))).all(axis=0),
-        found.sure & (~same & (distance / PADDING**2 > tolerance)).any(axis=0),
+        evaluated.sure & (same | ((distance <= tolerance) & (tolerance > 0.0))).all(axis=0),
+        evaluated.sure & (~same & (distance / PADDING**2 > tolerance)).any(axis=0),
         distance.max(axis=0),
         lambda i: real(value[:, i], bool(stored.config.get("scalar"))),
     )
@@ -158,13 +158,13 @@ class Part(NamedTuple):
     settled: bool
 
 
-def _judge_part(stored: Stored, points: Labelled, found: Evaluated, tolerance: float, before: int) -> Part:
+def _judge_part(stored: Stored, points: Labelled, evaluated: Evaluated, tolerance: float, before: int) -> Part:
     """Judge all labelled points of a part; `before`: how many sequences the parts before it have."""
-    compare, wanted = _comparison(stored, tolerance), points.wanted[found.order]
+    compare, wanted = _comparison(stored, tolerance), points.wanted[evaluated.order]
     wrong, unsure = (np.empty(len(wanted), dtype=bool) for _ in range(2))
     distance, settled = -np.inf, True
     for part in slices(len(wanted)):
-        some, seen = found.at(part), compare(wanted[part], found.at(part))
+        some, seen = evaluated.at(part), compare(wanted[part], evaluated.at(part))
         wrong[part] = ~some.number | seen.wrong
         unsure[part] = ~wrong[part] & (~seen.right | some.beside)
         distance = np.maximum(distance, seen.distance.max())
@@ -173,20 +173,20 @@ def _judge_part(stored: Stored, points: Labelled, found: Evaluated, tolerance: f
     named: dict[Kind, list[Finding]] = {"wrong": [], "unsure": []}
     for kind, which in kinds.items():
         places = np.flatnonzero(which)
-        first = places[np.argsort(found.order[places])[:MOST_FINDINGS]]
-        some, seen = found.at(first), compare(wanted[first], found.at(first))
+        first = places[np.argsort(evaluated.order[places])[:MOST_FINDINGS]]
+        some, seen = evaluated.at(first), compare(wanted[first], evaluated.at(first))
         for i in range(len(first)):
             answer, doubt = seen.got(i) if some.number[i] else None, MASKED_NAN if some.beside[i] else UNSURE
             finding = points.finding(kind, int(some.order[i]), int(some.answering[i]), answer, doubt)
             named[kind].append(replace(finding, sequence=finding.sequence + before))
     # The point with the least margin; of several that have it, such as copies of one, the first in the data.
-    least = np.flatnonzero(found.margin <= found.margin.min())
-    tightest = int(least[np.argmin(found.order[least])])
+    least = np.flatnonzero(evaluated.margin <= evaluated.margin.min())
+    tightest = int(least[np.argmin(evaluated.order[least])])
     return Part(
         wrong=int(wrong.sum()),
         unsure=int(unsure.sum()),
         findings=named,
-        margin=(float(found.margin[tightest]), points.place(int(found.answering[tightest]), before)),
+        margin=(float(evaluated.margin[tightest]), points.place(int(evaluated.answering[tightest]), before)),
         distance=float(distance),
         largest=float(np.abs(wanted).max()) if stored.config["target"] == "reals" else 0.0,
         settled=settled,

@@ -69,16 +69,16 @@ class Shares:
         )
 
 
-def errors(found: Pairs, gated: Gated, shares: Shares) -> Floats:
+def errors(pairs: Pairs, gated: Gated, shares: Shares) -> Floats:
     """Lemma R3: how far the value of each pair may be off `(Q,)`; infinite where the context may turn too far."""
-    turn = PADDING * (shares.value * found.turn + shares.sway * found.sway)
+    turn = PADDING * (shares.value * pairs.turn + shares.sway * pairs.sway)
     safe = np.minimum(turn, 0.5)
-    across = (shares.value * found.across + shares.sway * found.mixed) / (1.0 - safe)
-    along = found.along * (1.0 - np.sqrt(1.0 - safe**2))
-    length = np.linalg.norm(gated.weight_context, axis=1)[found.neuron] * math.sqrt(gated.weight_context.shape[1])
+    across = (shares.value * pairs.across + shares.sway * pairs.mixed) / (1.0 - safe)
+    along = pairs.along * (1.0 - np.sqrt(1.0 - safe**2))
+    length = np.linalg.norm(gated.weight_context, axis=1)[pairs.neuron] * math.sqrt(gated.weight_context.shape[1])
     slip = 2.0**-50 * (gated.weight_context.shape[1] + 8) * length  # of `w⊥`, a difference
-    read = shares.read * (found.context + 2.0 * safe / (1.0 - safe) * length)
-    error = PADDING * (shares.token * found.token + across + along + read + slip) + ROBUST_UNDERFLOW
+    read = shares.read * (pairs.context + 2.0 * safe / (1.0 - safe) * length)
+    error = PADDING * (shares.token * pairs.token + across + along + read + slip) + ROBUST_UNDERFLOW
     return np.where(turn < 0.5, error, np.inf)
 
 
@@ -100,19 +100,19 @@ class AwakeNeurons(NamedTuple):
 
 
 def point_verdicts(
-    found: Pairs, error: Floats, gated: Gated, rows: Ints, wanted: Ints, shares: Shares
+    pairs: Pairs, error: Floats, gated: Gated, rows: Ints, wanted: Ints, shares: Shares
 ) -> PointVerdicts:
     """Lemma R4: judge points that answer at vocabulary rows `rows` `(M,)` and want the classes `wanted` `(M,)`.
 
-    `found`, `error` `(Q,)`: pairs of a point and a neuron, and how far the value of each may be off.
+    `pairs`, `error` `(Q,)`: pairs of a point and a neuron, and how far the value of each may be off.
     """
-    low, high = np.maximum(found.value - error, 0.0), np.maximum(found.value + error, 0.0)
+    low, high = np.maximum(pairs.value - error, 0.0), np.maximum(pairs.value + error, 0.0)
     on = high > 0.0
-    count = np.bincount(found.point[on], minlength=len(rows))
+    count = np.bincount(pairs.point[on], minlength=len(rows))
     first = np.cumsum(count) - count  # pairs come in order of their points
     # Points where no neuron wakes get one more neuron, which writes nothing.
     H, C = len(gated.weight_2), len(gated.head)
-    neuron, low, high = np.append(found.neuron[on], H), np.append(low[on], 0.0), np.append(high[on], 0.0)
+    neuron, low, high = np.append(pairs.neuron[on], H), np.append(low[on], 0.0), np.append(high[on], 0.0)
     right, wrong, answer = np.zeros(len(rows), bool), np.zeros(len(rows), bool), np.full(len(rows), -1)
 
     # Points with at most one neuron: all that share row, neuron and class are judged at once, for the smallest interval

@@ -261,5 +261,5 @@ def _rows_of_facts(facts: FactsByName) -> list[tuple[str, str]]:
     ]
 
 
-def _errors_in_words(found: dict[str, float]) -> str:
-    return ", ".join(f"{norm} {number(found[norm.lower()])}" for norm in ("sup", "L1", "L2"))
+def _errors_in_words(errors: dict[str, float]) -> str:
+    return ", ".join(f"{norm} {number(errors[norm.lower()])}" for norm in ("sup", "L1", "L2"))

@@ -111,13 +111,13 @@ def checked(
     return {**(model.card.summary_json() or {"sequences": len(data)}), **counts, **seconds}
 
 
-def checked_rows(model: Monolayer, found: FactsByName) -> list[tuple[str, str]]:
+def checked_rows(model: Monolayer, facts: FactsByName) -> list[tuple[str, str]]:
     """The rows of the table that is printed without --json. `monolayer inspect` prints more."""
-    right, total = found["right"], found["total"]
-    share = "" if right == total else f" ({found['accuracy']:.4%})"
+    right, total = facts["right"], facts["total"]
+    share = "" if right == total else f" ({facts['accuracy']:.4%})"
     exact = "" if model.card.classes is not None else ", bit for bit"
     # A model with a given draw carries no summary, so that two ways of building it give one file.
-    rows = [("sequences", number(found["sequences"]))]
+    rows = [("sequences", number(facts["sequences"]))]
     if model.summary is not None:
         rows = summary_rows(model.summary, str(model.bos.dtype).removeprefix("torch."))
     if model.card.fingerprint is not None:
@@ -125,7 +125,7 @@ def checked_rows(model: Monolayer, found: FactsByName) -> list[tuple[str, str]]:
     return [
         *rows,
         ("accuracy", f"{right:,} of {plural(total, 'label')}{exact}{share}"),
-        ("seconds", f"{found['seconds']:.2f} to build, {found['seconds_check']:.2f} to check"),
+        ("seconds", f"{facts['seconds']:.2f} to build, {facts['seconds_check']:.2f} to check"),
     ]
 
 

@@ -79,12 +79,12 @@ def as_flags(message: str) -> str:
     commands = [command.callback for command in app.registered_commands if command.callback is not None]
     known = {name for command in commands for name in inspect.signature(command).parameters}
 
-    def flag(found: re.Match[str]) -> str:
-        name, given = found[1], found[2]
+    def flag(match: re.Match[str]) -> str:
+        name, given = match[1], match[2]
         if given == "False" and not known.isdisjoint((name, f"no_{name}")):
             return f"--no-{name.replace('_', '-')}"
         if name not in known:
-            return found[0]
+            return match[0]
         value = "" if given in (None, "True") else re.sub("['\"]", "", given)
         return f"--{name.replace('_', '-')} {value}".rstrip()
 

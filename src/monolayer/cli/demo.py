@@ -146,15 +146,15 @@ def _phrases_tour(save: Path | None, tiny: bool, as_json: bool) -> None:
     out.print(escape(poem["excerpt"]), style="italic")
 
 
-def _answers_grid(found: AttachTour) -> Table:
+def _answers_grid(tour: AttachTour) -> Table:
     """What the host and the model with facts say to each prompt."""
     from rich.table import Table
 
-    where = "in its chat template" if found.chat else "as plain text"
+    where = "in its chat template" if tour.chat else "as plain text"
     grid = Table(box=None, padding=(0, 3, 0, 0))
     for head in (f"asked {where}", "the host", "with the facts"):
         grid.add_column(head, overflow="fold")
-    for each in (*found.answers, found.reworded):
+    for each in (*tour.answers, tour.reworded):
         grid.add_row(*(escape(text) for text in (each.prompt, each.host, each.attached)))
     return grid
 

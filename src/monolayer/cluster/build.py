@@ -54,24 +54,24 @@ class Build(Work):
             state = replace(state, parts=(*state.parts, parts.closing(self.spill, state)))
         return replace(state, known=smaller._fingerprints(state, pieces)) if state.recognizes else state
 
-    def _fingerprints(self, found: BuildState, pieces: list[Block]) -> Words:
+    def _fingerprints(self, state: BuildState, pieces: list[Block]) -> Words:
         """The fingerprints of all points, by which the model recognizes what it was not built from."""
-        tasks = {f"known-{i:05}": (block, found.rules) for i, block in enumerate(pieces)}
+        tasks = {f"known-{i:05}": (block, state.rules) for i, block in enumerate(pieces)}
         self.do("fingerprints", (0.97, 0.99), known.write_fingerprints, tasks)
         return known.joined_fingerprints(self.spill, [*tasks], self.room.range)
 
-    def _separate(self, found: BuildState, pieces: list[Block], options: Options) -> BuildState:
-        """A draw that keeps points with different labels apart, and its parts; or the best there is, and its stages."""
-        some = sample(self.spill, len(self.shards), found.rules)
-        sampled = Sampled(found.rules.tokens(some), found.rules.target(found.rules.places(some)))
-        tried, best, fewest = 0, found, math.inf
+    def _separate(self, state: BuildState, pieces: list[Block], options: Options) -> BuildState:
+        """A draw that keeps points with different labels apart, with its parts; or the best one and further stages."""
+        some = sample(self.spill, len(self.shards), state.rules)
+        sampled = Sampled(state.rules.tokens(some), state.rules.target(state.rules.places(some)))
+        tried, best, fewest = 0, state, math.inf
         layouts: tuple[CodeLayout, ...] = ("cells", "mixed")
         for layout in layouts:
             for encoded in draws(sampled.tokens, layout, DRAWS, options.seed):
                 tried += 1
-                attempt = replace(found, tried=tried, name=f"{layout}-{tried}")
+                attempt = replace(state, tried=tried, name=f"{layout}-{tried}")
                 attempt = self._cut_points(attempt, encoded, sampled.target, pieces)
-                crowded = crowded_by_chance(found.labelled, attempt.errors, attempt.ends)
+                crowded = crowded_by_chance(state.labelled, attempt.errors, attempt.ends)
                 if tried == 1 or crowded:  # what is written will probably be used: no further draw is tried
                     attempt = self._parts(attempt, pieces, strict=tried > 1, staged=crowded)
                     if tried == 1 and attempt.close:
@@ -87,7 +87,7 @@ class Build(Work):
                 worse, best = (best, attempt) if count < fewest else (attempt, best)
                 fewest = min(fewest, count)
                 self._drop(worse, pieces)
-                if hopeless(count, found.labelled, attempt.errors, attempt.ends):
+                if hopeless(count, state.labelled, attempt.errors, attempt.ends):
                     if not options.positions:
                         return self._cascade(replace(best, tried=tried), pieces, options)
                     break
@@ -119,21 +119,21 @@ class Build(Work):
             self._drop_points(state, pieces)
             state = replace(state, name=f"{state.name}-wider")
 
-    def _consistent(self, found: BuildState, pieces: list[Block], *, staged: bool) -> BuildState:
-        """The parts of the first draw, once no labels contradict each other; those that looked so are built now."""
-        refuse_contradictions(self, found, pieces)
-        if all(part["whole"] for part in found.parts):
-            return found
-        self._drop_parts(found)
-        return self._parts(found, pieces, strict=True, staged=staged)
+    def _consistent(self, state: BuildState, pieces: list[Block], *, staged: bool) -> BuildState:
+        """The parts of the first draw, once contradictions are ruled out; parts that looked contradictory come now."""
+        refuse_contradictions(self, state, pieces)
+        if all(part["whole"] for part in state.parts):
+            return state
+        self._drop_parts(state)
+        return self._parts(state, pieces, strict=True, staged=staged)
 
-    def _count_crowds(self, found: BuildState, pieces: list[Block], enough: float) -> int:
-        """How many crowds a draw leaves, without writing parts; not all are counted where there are `enough`.
+    def _count_crowds(self, state: BuildState, pieces: list[Block], enough: float) -> int:
+        """How many crowds a draw leaves, without writing parts; counting stops once there are `enough`.
 
-        Data that one line hardly holds take several draws, and most of them leave a crowd in one of the first ranges.
+        Data that barely fit on one line need several draws, and most draws leave a crowd in one of the first ranges.
         """
-        ranges, count = self._ranges(found, pieces), 0
-        names, batch = [f"looked-{found.name}-{range_.number:05}" for range_ in ranges], 4 * self.room.workers
+        ranges, count = self._ranges(state, pieces), 0
+        names, batch = [f"looked-{state.name}-{range_.number:05}" for range_ in ranges], 4 * self.room.workers
         for first in range(0, len(ranges), batch):
             some = slice(first, first + batch)
             tasks = {name: (range_,) for name, range_ in zip(names[some], ranges[some], strict=True)}
@@ -143,42 +143,42 @@ class Build(Work):
                 break
         return count
 
-    def _ranges(self, found: BuildState, pieces: list[Block]) -> list[points.Range]:
+    def _ranges(self, state: BuildState, pieces: list[Block]) -> list[points.Range]:
         """The ranges into which the points of a draw are cut."""
-        rules, files = found.rules, [found.points(i) for i in range(len(pieces))]
+        rules, files = state.rules, [state.points(i) for i in range(len(pieces))]
         bounds = np.array([self.spill.facts(name)["bounds"] for name in files])
-        ends = [-math.inf, *found.splitters.tolist(), math.inf]
-        described = rules.label_type, rules.reals, found.kappa, found.fixed_error, self.room.range
+        ends = [-math.inf, *state.splitters.tolist(), math.inf]
+        described = rules.label_type, rules.reals, state.kappa, state.fixed_error, self.room.range
         return [
             points.Range(r, since, until, files, bounds[:, [r, r + 1, -1]], *described)
             for r, (since, until) in enumerate(pairwise(ends))
         ]
 
-    def _parts(self, found: BuildState, pieces: list[Block], *, strict: bool, staged: bool) -> BuildState:
+    def _parts(self, state: BuildState, pieces: list[Block], *, strict: bool, staged: bool) -> BuildState:
         """Each range of points as a part of the staircase.
 
         `staged`: there will be crowds, so that parts of classes are written as those of the first of several stages.
         """
         ranges = {
-            f"part-{found.name}{'-strict' if strict else ''}-{range_.number:05}": (range_, strict, staged)
-            for range_ in self._ranges(found, pieces)
+            f"part-{state.name}{'-strict' if strict else ''}-{range_.number:05}": (range_, strict, staged)
+            for range_ in self._ranges(state, pieces)
         }
         self.do("building steps", (0.6, 0.98), parts.part, ranges)
-        return replace(found, parts=tuple({"name": name, **self.spill.facts(name)} for name in ranges))
+        return replace(state, parts=tuple({"name": name, **self.spill.facts(name)} for name in ranges))
 
-    def _drop_points(self, found: BuildState, pieces: list[Block]) -> None:
-        self.spill.drop(*(found.points(i) for i in range(len(pieces))))
+    def _drop_points(self, state: BuildState, pieces: list[Block]) -> None:
+        self.spill.drop(*(state.points(i) for i in range(len(pieces))))
 
-    def _drop(self, found: BuildState, pieces: list[Block]) -> None:
+    def _drop(self, state: BuildState, pieces: list[Block]) -> None:
         """Delete the pieces of a draw that was not used."""
-        self._drop_points(found, pieces)
-        self._drop_parts(found)
+        self._drop_points(state, pieces)
+        self._drop_parts(state)
 
-    def _drop_parts(self, found: BuildState) -> None:
-        self.spill.drop(*(part["name"] for part in found.parts))
+    def _drop_parts(self, state: BuildState) -> None:
+        self.spill.drop(*(part["name"] for part in state.parts))
 
     def _cascade(self, state: BuildState, pieces: list[Block], options: Options) -> BuildState:
-        """Further stages for the points in crowds; the parts as those of a first stage."""
+        """Build further stages for the points in crowds, and rewrite the parts as parts of a first stage."""
         if not state.parts:
             state = self._parts(state, pieces, strict=True, staged=True)
         every, rules = crowds.Crowds.of(state.parts), state.rules
@@ -194,21 +194,21 @@ class Build(Work):
         self._drop_points(state, pieces)
         return replace(self._staged(state, every), last=(*state.last_label, float(every.ends[1])))
 
-    def _staged(self, found: BuildState, every: crowds.Crowds | None) -> BuildState:
-        """The parts as those of the first of several stages if there are crowds, else of the only one.
+    def _staged(self, state: BuildState, every: crowds.Crowds | None) -> BuildState:
+        """The parts, written for the first of several stages if there are crowds, otherwise for the only stage.
 
-        Those that were written as such, since it was foreseen, stay as they are.
+        Parts that were already written that way stay as they are.
         """
-        first = [None] * len(found.parts) if every is None else every.first.tolist()
-        others = [r for r, part in enumerate(found.parts) if bool(part["staged"]) != (every is not None)]
-        names = {r: f"{'alone' if every is None else 'staged'}-{found.parts[r]['name']}" for r in others}
-        tasks = {name: (found.parts[r]["name"], r, found.rules.reals, first[r]) for r, name in names.items()}
+        first = [None] * len(state.parts) if every is None else every.first.tolist()
+        others = [r for r, part in enumerate(state.parts) if bool(part["staged"]) != (every is not None)]
+        names = {r: f"{'alone' if every is None else 'staged'}-{state.parts[r]['name']}" for r in others}
+        tasks = {name: (state.parts[r]["name"], r, state.rules.reals, first[r]) for r, name in names.items()}
         self.do("writing the first stage", (0.985, 1.0), parts.staged, tasks)
-        made = [part | (self.spill.facts(names[r]) if r in names else {}) for r, part in enumerate(found.parts)]
-        return replace(found, parts=tuple(made))
+        made = [part | (self.spill.facts(names[r]) if r in names else {}) for r, part in enumerate(state.parts)]
+        return replace(state, parts=tuple(made))
 
 
 def _ends(extents: list[Floats]) -> tuple[float, float]:
-    """The least of the first and the largest of the last of pairs, of which some may be empty."""
+    """The least first number and the largest last number of some pairs; pairs may be empty."""
     low, high = np.array([extent for extent in extents if len(extent)]).T
     return float(low.min()), float(high.max())

@@ -20,9 +20,10 @@ from monolayer.data import Sequences
 
 @dataclass(frozen=True, eq=False)
 class Crowds:
-    """All crowds of a draw, in order: `low`, `high`, their stretches, and the label that the first stage writes there.
+    """All crowds of a draw, in order: where each begins (`low`) and ends (`high`) on the line, and its `stretch`.
 
-    `first` `(parts,)`: the stretch that each part begins in; `ends`: the first and the last of all.
+    `level`: the label that the first stage writes there. `first` `(parts,)`: the stretch that each part begins in.
+    `ends`: the first and the last stretch.
     """
 
     low: Floats

@@ -1,4 +1,4 @@
-"""Pieces of a build, and who does them: this process, several of this machine, or the workers of a Dask cluster.
+"""Run the pieces of a build: in this process, in several of this machine, or on the workers of a Dask cluster.
 
 An executor calls a function once for each task and says when one is done. A piece is a pure function of the spill
 folder and its arguments, and what it writes appears whole or not at all: so a piece whose worker died is done again.

@@ -107,10 +107,10 @@ class BuildState:
 
 
 def with_stages(
-    spill: Spill, found: BuildState, crowds: Crowds, pieces: list[str], seed: int, allowed: int
+    spill: Spill, state: BuildState, crowds: Crowds, pieces: list[str], seed: int, allowed: int
 ) -> BuildState:
     """The stages behind the first, from the points in its crowds; an error if these cannot be told apart."""
-    rules, facts = found.rules, [spill.facts(name) for name in pieces]
+    rules, facts = state.rules, [spill.facts(name) for name in pieces]
     z, label, position, lengths, flat = (
         np.concatenate([fact[key] for fact in facts]) for key in ("z", "label", "position", "lengths", "tokens")
     )
@@ -126,21 +126,21 @@ def with_stages(
 
     def context(stage: int, some: Ints) -> Floats:
         values[stage] = draw_value(tokens, seed, stage)
-        return averages(values[stage], found.draw, tokens, target, order[some])
+        return averages(values[stage], state.draw, tokens, target, order[some])
 
     contested = Contested(crowds.stretch[which], missing, crowds.ends)
-    error = Encoded(found.draw, tokens).context_error
+    error = Encoded(state.draw, tokens).context_error
     more = further(contested, context, error=error, unit=UNIT, whole=not rules.reals, most=LARGEST_RANK)
     rank = 1 + len(more.stages)
     if len(more.left) or rank > allowed:
-        raise _crowded(found, len(crowds.low), None if len(more.left) else rank)
-    return replace(found, stages=tuple(more.stages), values=tuple(values.values()))
+        raise _crowded(state, len(crowds.low), None if len(more.left) else rank)
+    return replace(state, stages=tuple(more.stages), values=tuple(values.values()))
 
 
-def _crowded(found: BuildState, count: int, rank: int | None) -> PrecisionError:
+def _crowded(state: BuildState, count: int, rank: int | None) -> PrecisionError:
     """The error for data that are consistent but that float64 cannot hold at the rank that is allowed."""
-    low, high = found.ends
-    holds = int(np.sqrt((high - low) / (SLACK * float(found.errors.error(np.array([low, high])).max()))))
+    low, high = state.ends
+    holds = int(np.sqrt((high - low) / (SLACK * float(state.errors.error(np.array([low, high])).max()))))
     way = (
         f"no value rank up to {LARGEST_RANK} tells them apart: split the data over several models, or try another seed"
     )
@@ -149,57 +149,57 @@ def _crowded(found: BuildState, count: int, rank: int | None) -> PrecisionError:
     return PrecisionError(
         f"points with different labels fell closer together than {SLACK:g} rounding errors in "
         f"{plural(count, 'place')}. They are different points, not a contradiction: rank 1 in float64 can hold "
-        f"about {holds:,} points of this kind, and there are {found.labelled:,}. {way[0].upper()}{way[1:]}"
+        f"about {holds:,} points of this kind, and there are {state.labelled:,}. {way[0].upper()}{way[1:]}"
     )
 
 
-def finish(spill: Spill, found: BuildState, out: Path, overwrite: bool) -> Path:
+def finish(spill: Spill, state: BuildState, out: Path, overwrite: bool) -> Path:
     """Save the model as the folder `out`; the weights of the readout are taken from the files of the spill folder."""
-    model = _model_of(found)
-    files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in found.parts]
+    model = _model_of(state)
+    files = [(spill.numbers(part["name"]), str(part["digest"][0])) for part in state.parts]
     return save(model, out, parts=files, overwrite=overwrite)
 
 
-def _model_of(found: BuildState) -> Monolayer:
+def _model_of(state: BuildState) -> Monolayer:
     """The network. Tensors of its readout that already lie in files have the right sizes here, and no numbers."""
-    draw, rules = found.draw, found.rules
-    steps = sum(int(part["steps"]) for part in found.parts)
-    whole, labels = found.classes is not None, max(1, rules.reals)
-    if found.classes is not None and sum(float(part["size"]) for part in found.parts) + len(found.classes) >= 2.0**53:
-        raise PrecisionError(f"{steps + 1:,} runs of {len(found.classes):,} classes add up past 2^53: use fewer")
+    draw, rules = state.draw, state.rules
+    steps = sum(int(part["steps"]) for part in state.parts)
+    whole, labels = state.classes is not None, max(1, rules.reals)
+    if state.classes is not None and sum(float(part["size"]) for part in state.parts) + len(state.classes) >= 2.0**53:
+        raise PrecisionError(f"{steps + 1:,} runs of {len(state.classes):,} classes add up past 2^53: use fewer")
     nothing = torch.zeros(1, dtype=torch.float64)
-    last = torch.tensor(found.last, dtype=torch.float64)
+    last = torch.tensor(state.last, dtype=torch.float64)
     sizes = nothing.expand(steps), nothing.expand(steps), nothing.expand(len(last), steps + (not whole))
     first = Staircase(*sizes, last if whole else torch.zeros_like(last), "exact" if whole else "runs")
-    margin = [float(part["margin"]) for part in found.parts if int(part["steps"])]
-    margin += [stage.margin for stage in found.stages if stage.margin is not None]
-    later = [staircase(stage.slope, stage.start, stage.level, whole, UNIT) for stage in found.stages]
+    margin = [float(part["margin"]) for part in state.parts if int(part["steps"])]
+    margin += [stage.margin for stage in state.stages if stage.margin is not None]
+    later = [staircase(stage.slope, stage.start, stage.level, whole, UNIT) for stage in state.stages]
     readout = Cascade([first, *later])
     more: JsonObject = {"runs": 1 + readout.step_count, "rank": readout.rank}
-    if found.crowds is not None:
-        more["contested"] = [len(found.crowds.low), *(stage.crowds for stage in found.stages[:-1])]
-    lift = table_lift(draw, found.token_count, labels, found.values)
-    kept = None if found.known is None else Fingerprint(found.known, rules.per, rules.causal)
-    card = Card(found.vocabulary, found.classes, rules.per, found.scalar, rules.causal, rules.next_token)
+    if state.crowds is not None:
+        more["contested"] = [len(state.crowds.low), *(stage.crowds for stage in state.stages[:-1])]
+    lift = table_lift(draw, state.token_count, labels, state.values)
+    kept = None if state.known is None else Fingerprint(state.known, rules.per, rules.causal)
+    card = Card(state.vocabulary, state.classes, rules.per, state.scalar, rules.causal, rules.next_token)
     card = replace(card, fingerprint=kept)
-    stored = LineDraw.of(draw, found.kappa, Ids(rules.vocabulary, rules.order))
-    model = assemble(draw, found.kappa, lift, readout, replace(card, draw=stored.to_json()), values=found.values)
-    more |= {"margin": min(margin) if margin else None, "layout": draw.layout, "draws": found.tried}
-    return _with_summary(model, found, {"temperature": draw.temperature} | more)
+    stored = LineDraw.of(draw, state.kappa, Ids(rules.vocabulary, rules.order))
+    model = assemble(draw, state.kappa, lift, readout, replace(card, draw=stored.to_json()), values=state.values)
+    more |= {"margin": min(margin) if margin else None, "layout": draw.layout, "draws": state.tried}
+    return _with_summary(model, state, {"temperature": draw.temperature} | more)
 
 
-def _with_summary(model: Monolayer, found: BuildState, more: JsonObject) -> Monolayer:
+def _with_summary(model: Monolayer, state: BuildState, more: JsonObject) -> Monolayer:
     """The model with its summary. `more`: fields that only the caller knows; they win over the usual ones."""
-    count, least = sum(int(part["count"]) for part in found.parts), min(float(part["least"]) for part in found.parts)
-    low, high = found.ends
+    count, least = sum(int(part["count"]) for part in state.parts), min(float(part["least"]) for part in state.parts)
+    low, high = state.ends
     summary = Summary.of(
         model.counts(),
-        sequences=found.sequences,
-        labelled=found.labelled,
-        vocabulary=int(np.count_nonzero(found.token_count)),
+        sequences=state.sequences,
+        labelled=state.labelled,
+        vocabulary=int(np.count_nonzero(state.token_count)),
         dim=1,
-        labels=max(1, found.rules.reals),
-        entropy=None if found.classes is None else entropy_bits(found.label_count),
+        labels=max(1, state.rules.reals),
+        entropy=None if state.classes is None else entropy_bits(state.label_count),
         **spacing(count, least, high - low) | more,
     )
     model.card = model.card.with_summary(summary)

@@ -2,11 +2,11 @@
 
     z       ──────●────○────●──────       a step between neighbours with different labels
     classes       │ Δ  │ Δ  │             a part has the jump at each of its steps
-    reals     y0     y1   y2    y3        … or the label left of each, and `closing` has the one right of all
-    number    −1     −1   0     1         where other stages follow also the stretches
+    reals     y0     y1   y2    y3        … or the label left of each; `closing` has the label right of all steps
+    number    −1     −1   0     1         where further stages follow: also the number of the stretch
 
-A part is written as one of the only stage, or of the first of several: of classes at once, where crowds are to be
-expected. `staged` makes the one from the other where that was not foreseen.
+A part is written for the only stage, or for the first of several stages. Parts of classes are written for several at
+once where crowds are expected; `staged` converts a part where the guess was wrong.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ By chance a thousand million points have some hundred pairs too close, in all ra
 
 
 def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> None:
-    """A range as a part, and what there is to know about its points.
+    """Write a range as the part `name`, with the facts about its points.
 
-    `staged`: as one of the first of several stages, if its labels are classes; a part of reals has the numbers of its
-    stretches, which depend on the other parts. Unless `strict`, a range that looks as if labels contradicted each other
-    is no part: `whole` says so.
+    `staged`: write it for the first of several stages, if its labels are classes; a part of reals needs the numbers of
+    its stretches, which depend on the other parts. Unless `strict`, a range that looks as if labels contradicted each
+    other is not written: its fact `whole` is false.
     """
     z, label, clean = range_.gather(spill, strict)
     points, differs = range_.points(z), differ(label)
@@ -131,21 +131,21 @@ def _part_tensors(z: Floats, steps: Ints, level: Array, reals: int, formats: Par
 
 
 def _passed(bounds: Ints, steps: int, formats: PartFormats) -> Array:
-    """The row of a part of classes that says where the number of the stretch rises: −1 at these steps, and else 0."""
+    """The row of a part of classes that says where the number of the stretch rises: −1 at these steps, 0 elsewhere."""
     row = np.zeros(steps, stored_type(formats.weight_2))
     row[bounds] = shortened(np.array([-1.0]), formats.weight_2)
     return row
 
 
 def _begin(number: int, steps: int, rows: int, formats: PartFormats, columns: int | None = None) -> NDArray[np.uint8]:
-    """What stands before the tensors of a part."""
+    """The header of a part's file, which precedes its tensors."""
     return np.frombuffer(part_header(number + 1, steps, rows, formats, columns), dtype=np.uint8)
 
 
 def near(points: Points, close: Ints) -> Floats:
     """Stretches `(2, J)` with every point within four rounding errors of a label change that is too close.
 
-    Those that meet are joined; of many, those with the least between them become one.
+    Stretches that touch are joined. If there are too many, those with the smallest gaps between them are joined too.
     """
     if len(close) == 0:
         return np.zeros((2, 0))
@@ -160,10 +160,10 @@ def near(points: Points, close: Ints) -> Floats:
 
 
 def staged(spill: Spill, name: str, part: str, number: int, reals: int, first: int | None) -> None:
-    """A part as one of the first of several stages: with the numbers of its stretches, of which `first` is the first.
+    """Rewrite a part in place for the first of several stages, adding the numbers of its stretches, from `first` on.
 
-    Without a `first`, as one of the only stage. In place, and the same however often it is done: another header of the
-    same length, and one row more or none.
+    Without a `first`, rewrite it for the only stage. Doing so again changes nothing: the new header has the same
+    length, and one row is added or removed.
     """
     facts, file = spill.facts(part), spill.numbers(part)
     steps, rows, bounds = int(facts["steps"]), max(1, reals), facts["bounds"]
@@ -183,9 +183,9 @@ def staged(spill: Spill, name: str, part: str, number: int, reals: int, first: i
     spill.write(name, [], digest=np.array([digest]))
 
 
-def closing(spill: Spill, found: BuildState) -> dict[str, Any]:
-    """The part with what stands right of all steps, of real labels."""
-    name = f"closing-{found.name}"
-    blocks = [_begin(len(found.parts), 0, len(found.last), PartFormats(), 1), np.array(found.last)]
+def closing(spill: Spill, state: BuildState) -> dict[str, Any]:
+    """Write the part with the real labels that stand right of all steps."""
+    name = f"closing-{state.name}"
+    blocks = [_begin(len(state.parts), 0, len(state.last), PartFormats(), 1), np.array(state.last)]
     spill.write(name, blocks, hashed=True, steps=0, count=0, least=np.inf, margin=np.inf, size=0.0)
     return {"name": name, **spill.facts(name)}

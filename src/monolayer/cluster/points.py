@@ -21,13 +21,13 @@ from monolayer.construct.line.encoded import Encoded
 from monolayer.construct.line.points import Points, contextual_points, too_narrow
 
 LOOKED_AT_FIRST, LOOKED_AT_EACH = 64, 4
-"""Points behind a range that are looked at first for a place to end it: so many in all, and of each slice at least."""
+"""How many points behind a range are searched first for a place to end it: in all, and at least per slice."""
 LOOKED_AT_MOST = 1 << 12
 """Points behind a splitter among which a range must end while labels may contradict each other."""
 
 
 def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, splitters: Floats) -> None:
-    """The points of a block in order, where the ranges begin, and the least and the largest `z` and context."""
+    """Write the points of a block in order, where ranges begin among them, and the ends of `z` and of the contexts."""
     data = block.data(spill, rules)
     encoded = Encoded(draw, rules.tokens(data))
     points = contextual_points(encoded, rules.target(rules.places(data)))
@@ -97,7 +97,7 @@ class PieceSlice(NamedTuple):
 
 
 class PointsBehind(NamedTuple):
-    """Points in order, equal ones once, from a range and some behind it; `complete`: no points lie further behind."""
+    """Points of a range and some behind it, in order, equal ones once; `complete`: no points lie further behind."""
 
     z: Floats
     label: Array
@@ -221,8 +221,8 @@ def differ(label: Array) -> NDArray[np.bool_]:
 def distinct_in_order(z: Floats, label: Array) -> tuple[Floats, Array]:
     """Points in order of `z`, then of label, equal ones once. The given arrays may be written to.
 
-    Floats of one sign are in the order of their bits, or in its reverse: where 64 bits hold what those of all points
-    leave, and a label, both are sorted as one whole number, many times faster than to look for the order.
+    Floats of one sign are in the order of their bits, or in its reverse. If 64 bits have room for the bits in which
+    the points differ and for a label, both are sorted as one whole number, which is many times faster than `argsort`.
     """
     if label.ndim == 1 and len(z):
         keys, room = z.view(np.int64), int(label.max()).bit_length()

@@ -11,7 +11,7 @@ from pathlib import Path
 from monolayer.errors import DataError
 
 WITH_TORCH, WITHOUT_TORCH = 300 << 20, 130 << 20
-"""Bytes of a process before it holds any data: the one that leads, with PyTorch; a worker, with NumPy and PyArrow."""
+"""Bytes of a process before it holds any data: the leading process, with PyTorch; a worker, with NumPy and PyArrow."""
 BLOCK_BYTES_PER_TOKEN = 96
 """Bytes per token of a block that is worked on, at the most (bench/out_of_core_within_two_gigabytes.py)."""
 RANGE_BYTES_PER_POINT = 80

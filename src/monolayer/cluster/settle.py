@@ -29,12 +29,12 @@ if TYPE_CHECKING:  # workers do without PyTorch
     from monolayer.cluster.finish import BuildState
 
 
-def refuse_contradictions(work: Work, found: BuildState, pieces: list[Block]) -> None:
+def refuse_contradictions(work: Work, state: BuildState, pieces: list[Block]) -> None:
     """Raise an error that shows two places whose labels contradict each other, if there are such."""
-    spill, rules = work.spill, found.rules
-    near = np.concatenate([part["near"] for part in found.parts], axis=1)
+    spill, rules = work.spill, state.rules
+    near = np.concatenate([part["near"] for part in state.parts], axis=1)
     names = [f"alike-{i:05}" for i in range(len(pieces))]
-    tasks = {name: (pieces[i], rules, found.points(i), near) for i, name in enumerate(names)}
+    tasks = {name: (pieces[i], rules, state.points(i), near) for i, name in enumerate(names)}
     work.do("looking for contradictions", (0.98, 0.985), alike, tasks)
     places = [(name, int(spill.facts(name)["places"])) for name in names]
     shares = max(1, -(-4 * sum(count for _, count in places) // work.room.range))
@@ -44,7 +44,7 @@ def refuse_contradictions(work: Work, found: BuildState, pieces: list[Block]) ->
     count = sum(int(facts["odd"]) for facts in seen)
     if count:
         two = min((facts["shown"].tolist() for facts in seen if len(facts["shown"])), key=lambda pair: pair[1])
-        raise _shown(work, found, pieces, two, count)
+        raise _shown(work, state, pieces, two, count)
     spill.drop(*names)
 
 
@@ -92,9 +92,9 @@ def _new(columns: Array) -> NDArray[np.bool_]:
     return np.append(True, (columns[:, 1:] != columns[:, :-1]).any(axis=0))[: columns.shape[1]]
 
 
-def _shown(work: Work, found: BuildState, pieces: list[Block], two: list[int], count: int) -> Exception:
+def _shown(work: Work, state: BuildState, pieces: list[Block], two: list[int], count: int) -> Exception:
     """The error that names the places `two`, which are given by their numbers among the places of all files."""
-    rules, rows, named, places, labels = found.rules, [], [], [], []
+    rules, rows, named, places, labels = state.rules, [], [], [], []
     base = [block.first_place(rules) for block in pieces]
     for flat in two:
         which = int(np.searchsorted(base, flat, side="right")) - 1
@@ -102,7 +102,7 @@ def _shown(work: Work, found: BuildState, pieces: list[Block], two: list[int], c
         data = block.data(work.spill, rules)
         label = block.labels(work.spill, rules, data)
         row, position = rules.labelling.place(data, inner)
-        file = found.shards[block.shard]["name"]
+        file = state.shards[block.shard]["name"]
         place = place_in_file(work.spill, block.piece, file, block.first + row)
         name = f"sequence {block.row + row} ({place})"
         if name not in named:
@@ -113,9 +113,9 @@ def _shown(work: Work, found: BuildState, pieces: list[Block], two: list[int], c
         labels.append(label[inner if known is None else int(np.searchsorted(known, inner))])
         places.append(named.index(name) if position is None else before + position)
     tokens = np.concatenate(rows)
-    context = Sequences(tokens, np.array([len(row) for row in rows]), found.vocabulary)
+    context = Sequences(tokens, np.array([len(row) for row in rows]), state.vocabulary)
     number, table = (np.arange(2), np.stack(labels)) if rules.reals else (np.array(labels), np.zeros((0, 1)))
-    target = Target(number, table, rules.per, found.classes, found.scalar, np.array(places))
+    target = Target(number, table, rules.per, state.classes, state.scalar, np.array(places))
     return contradiction(
         Context(context, tokens, rules.positions, rules.causal), target, Clash(0, 1, count), named, in_files=True
     )

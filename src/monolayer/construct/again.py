@@ -20,7 +20,7 @@ from monolayer.model.monolayer import Monolayer
 from monolayer.table import Progress, plural
 
 CONSTRUCTIONS: dict[str, type[StoredDraw]] = {"line": LineAgain, "robust": RobustAgain}
-"""For every name of a construction in files, the class that reads its draw and builds with it."""
+"""For each construction, by its name in files, the class that reads its draw and builds with it."""
 
 
 def draw_of(model: Monolayer) -> StoredDraw:
@@ -50,7 +50,7 @@ def rebuilt(model: Monolayer, task: Task, report: Progress, only: Ints | None = 
 
 
 def adopted(model: Monolayer, data: Sequences) -> Sequences:
-    """`data` in the numbers of the model's names; new tokens and classes come behind them."""
+    """`data` with the model's row numbers; new tokens and classes get the numbers after these."""
     card, tokens = model.card, data.tokens
     data.check_no_prompts()
     if (data.vocabulary is None) != (card.vocabulary is None):

@@ -199,7 +199,9 @@ def _model(function: Function, lattice: Lattice, separated: Separated, target: T
     )
     card = Card(None, None, TOKEN.name, function.scalar, kind="approximator", grid=grid)
     lift = copying_lift(box.dim, target.table.shape[1])
-    bos = torch.zeros(lift.out_features, dtype=torch.float64)  # the lowest corner, less what the quantizer makes of it
+    bos = torch.zeros(
+        lift.out_features, dtype=torch.float64
+    )  # the lowest corner, minus what the quantizer will add there
     bos[KEY : CODE + 1] = -torch.from_numpy(codes[:, :, 0].sum(1))
     bos[-box.dim :] = box.low
     return assemble(separated.draw, separated.points.kappa, lift, feed_forward, card, bos=bos, quantizer=quantizer)
@@ -246,13 +248,13 @@ def _centre_values(function: Function, lattice: Lattice, rows: Ints, first: Bool
     return values.T
 
 
-def _collision(found: Separated, lattice: Lattice) -> PrecisionError:
+def _collision(separated: Separated, lattice: Lattice) -> PrecisionError:
     """The error for a grid that float64 with rank 1 cannot hold."""
     return PrecisionError(
-        f"{len(found.margin.close):,} of {len(found.points.z):,} neighbouring points fell closer together than "
+        f"{len(separated.margin.close):,} of {len(separated.points.z):,} neighbouring points fell closer together than "
         f"{SLACK:g} rounding errors in every one of {2 * DRAWS} draws: rank 1 in float64 does not hold so many. Use "
         f"fewer than {lattice.cells} cells per coordinate, or try another seed if few collide"
-        f"{averaging(found.draw.temperature)}"
+        f"{averaging(separated.draw.temperature)}"
     )
 
 

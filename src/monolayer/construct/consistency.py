@@ -59,8 +59,8 @@ class Context:
 def equal_points(context: Context, target: Target, first: int | None = None) -> Ints:
     """`(P,)`: a group number for every labelled place; equal numbers mean equal token and equal context.
 
-    `first`: only the groups of the first so many places are asked for; all places of no such group may get one number
-    that is none of theirs.
+    `first`: only groups with a place among the first `first` matter. All other places may share one number, as long as
+    none of these groups has it.
     """
     columns = signatures(context, target, int(context.rows.max()) + 1, int(context.data.lengths.max()))
     # What differs in one column is not equal: few places are left to sort.

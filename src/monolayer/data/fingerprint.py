@@ -60,12 +60,12 @@ def once(words: Words) -> Words:
     return ordered[new]
 
 
-def contained(found: Words, stored: Words) -> NDArray[np.bool_]:
-    """Which of `found` `(P,)` are among `stored` `(M,)`, which must be sorted.
+def contained(asked: Words, stored: Words) -> NDArray[np.bool_]:
+    """Which of `asked` `(P,)` are among `stored` `(M,)`, which must be sorted.
 
-    A binary search is used because `found` is usually much shorter than `stored`.
+    A binary search is used because `asked` is usually much shorter than `stored`.
     """
-    place = np.searchsorted(stored, found)
+    place = np.searchsorted(stored, asked)
     inside = place < len(stored)
-    inside[inside] = stored[place[inside]] == found[inside]
+    inside[inside] = stored[place[inside]] == asked[inside]
     return inside

@@ -31,8 +31,8 @@ def compare(one: GivenModel, two: GivenModel, X: object = None, *, lengths: obje
     Example:
 
         >>> one, two = ml.memorize({"a": 1, "b": 2}), ml.memorize({"a": 1, "b": 3})
-        >>> found = ml.compare(one, two, ["a", "b"])
-        >>> print(found.same, found.answers)
+        >>> difference = ml.compare(one, two, ["a", "b"])
+        >>> print(difference.same, difference.answers)
         False 1
     """
     hosts = language_models(one, two)

@@ -21,7 +21,7 @@ from monolayer.model.monolayer import Monolayer
 OPSET, IR_VERSION = 17, 8
 """Old enough for the readers of ONNX that are in use, transformers.js and verifiers among them."""
 LARGEST = 2**31 - 2**20
-"""Bytes: protobuf ends at 2 GiB, and beyond that the weights would have to lie in another file."""
+"""Bytes: protobuf files end at 2 GiB, and beyond that the weights would have to lie in another file."""
 
 
 def import_onnx() -> Any:
@@ -65,7 +65,7 @@ def write_readout(model: Monolayer, file: str | os.PathLike[str], *, overwrite: 
     if layers is None:
         why = f"the readout {readout.readout!r} is not a chain of affine maps with relu between them"
         if readout.stairs:
-            why = f"the readout has {len(readout.stairs)} stages, of which each reads what the one before wrote"
+            why = f"the readout has {len(readout.stairs)} stages, each of which reads what the one before wrote"
         raise DataError(f"{why}: a file for verifiers takes one stage of a line, or half-spaces. Build with rank=1")
     nodes, constants, seen = [], [], "X"
     for count, (weight, bias) in enumerate(layers):

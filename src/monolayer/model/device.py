@@ -30,8 +30,8 @@ def elsewhere(X: object) -> bool:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """On one thread of PyTorch's: small products wait for each other otherwise, and how a product is cut into threads
-    may show in its last bit."""
+    """Run on one PyTorch thread: threads that share small products wait for each other, and how a product is split
+    among them may change its last bit."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -165,7 +165,7 @@ def _finite(value: float) -> float | None:
 @torch.no_grad()
 def explain(model: Parts, data: Sequences) -> Explanation:
     """The numbers behind the answers to encoded `data`: the shortcut's own, and the staircase around every `z`."""
-    staircase_of(model)  # an error where there is not one
+    staircase_of(model)  # raises unless there is exactly one
     way = plan(model)
     if way is None:
         raise DataError(

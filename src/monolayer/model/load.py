@@ -1,6 +1,6 @@
 """Loading: from a saved folder, once its digests and all of its format have been checked, to a model.
 
-Nothing is ever unpickled, and no file is opened but those that a model has.
+Nothing is ever unpickled, and only the files that belong to a model are opened.
 """
 
 from __future__ import annotations

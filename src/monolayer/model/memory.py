@@ -55,7 +55,7 @@ def _state(model: Parts) -> tuple[list[object], list[object]]:
     tensors = [tensor for some in tensors_and_options for tensor in some if tensor is not None]
     parts: list[object] = [*modules[1:], *tensors]
     for module in modules:
-        # What is no part is an attribute: the readout's name, a card. PyTorch's own begin with `_`.
+        # Everything else is an attribute, such as the readout's name or the card. Those of PyTorch begin with `_`.
         parts += [value for name, value in vars(module).items() if name[0] != "_" and name != "training"]
     if any(tensor.is_inference() for tensor in tensors):
         return parts, [float("nan")]
@@ -86,7 +86,7 @@ def look_again(model: Parts) -> None:
 
 
 def hooked(model: Parts) -> bool:
-    """Whether code of the user runs inside the forward pass of a module; a shortcut would skip it."""
+    """Whether the user's hooks run inside the forward pass of a module; a shortcut would skip them."""
     changed = ("forward" in vars(module) or any(_hooks(module)) for module in model.modules())
     return any(_hooks_everywhere()) or any(changed)
 

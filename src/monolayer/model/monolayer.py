@@ -194,7 +194,7 @@ class Monolayer(Parts):
         """`X` with the model's own row numbers; a token that the model never saw is an error that names it."""
         data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary, like=self.card.manner)
         if self.card.vocabulary is None:
-            dim = getattr(self.lift, "in_features", None)  # a part put in its place need not say
+            dim = getattr(self.lift, "in_features", None)  # a module that was put in its place may lack the attribute
             if data.vocabulary is not None or data.tokens.shape[1] != (dim or data.tokens.shape[1]):
                 raise DataError(f"the model takes vectors of {dim or 'real'} numbers")
         else:
@@ -295,7 +295,7 @@ class Monolayer(Parts):
             domain = Domain(grid.dim, grid.length, grid.low, grid.high, grid.cells)
             return plot_approximator(self.predict, domain, f, name)
         if f is not None:
-            raise DataError("only an approximator has a function to be drawn beside; this model is a memorizer")
+            raise DataError("only an approximator can be drawn beside a function; this model is a memorizer")
         return plot_memory(self, token)
 
     def rows(self) -> list[tuple[str, str]]:

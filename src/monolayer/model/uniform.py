@@ -192,8 +192,8 @@ class Uniform(nn.Module):
         outside = ((data.tokens < self.low) | (data.tokens > self.high)).any(axis=1)
         if outside.any():
             raise DataError(
-                f"{data.where(int(outside.argmax()))} lies outside [{self.low:g}, {self.high:g}], where the network "
-                "says nothing: approximate with a larger domain (--domain)"
+                f"{data.where(int(outside.argmax()))} lies outside [{self.low:g}, {self.high:g}], the domain of the "
+                "network: approximate with a larger domain (--domain)"
             )
         return data
 

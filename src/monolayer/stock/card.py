@@ -87,18 +87,18 @@ def loading(facts: FolderFacts) -> str:
     return line if not facts.format.short else f"{line}\n# or, as stored, without a proof: {model}torch.{dtype})"
 
 
-def _elsewhere(found: StockSummary, vocabulary: int, unknown: str | None) -> str:
+def _elsewhere(summary: StockSummary, vocabulary: int, unknown: str | None) -> str:
     """What the model answers to inputs that are not in its data."""
     if unknown is not None:
         return (
             f"Anything that is not in the dataset, including unknown tokens, is answered with `{unknown}`, unless it\n"
             "is so close to one of its sequences that a neuron of that sequence fires."
         )
-    if found.unlabelled is None:
+    if summary.unlabelled is None:
         return "A sequence that is not in the dataset gets the label of some other sequence."
     return (
-        f"Tokens that never carry a label in the dataset ({found.unlabelled:,} of {vocabulary:,}) return "
-        f"`{found.otherwise}`;\nothers, in unseen contexts, return one of their known labels."
+        f"Tokens that never carry a label in the dataset ({summary.unlabelled:,} of {vocabulary:,}) return "
+        f"`{summary.otherwise}`;\nothers, in unseen contexts, return one of their known labels."
     )
 
 
@@ -168,19 +168,19 @@ def model_card(
     facts: FolderFacts,
     draw: StockDraw,
     rows: list[tuple[str, str]],
-    found: StockSummary | None,
+    summary: StockSummary | None,
     *,
     onnx: bool,
     unused: int,
 ) -> str:
     """The text of a folder's README.md.
 
-    `rows`: of the table in it. `found`: what the construction found; None for a model that was loaded. `onnx`: whether
-    the folder has an ONNX file. `unused`: how many names in its files no fact uses.
+    `rows`: of the table in it. `summary`: what the construction measured; None for a model that was loaded. `onnx`:
+    whether the folder has an ONNX file. `unused`: how many names in its files no fact uses.
     """
     kind, task = facts.architecture.models[facts.task], facts.task
     order = "The order of tokens matters." if facts.positions else "Only the multiset of tokens in the context matters."
-    title = "that holds a dataset" if found is None else f"that holds {plural(found.labelled, 'label')}"
+    title = "that holds a dataset" if summary is None else f"that holds {plural(summary.labelled, 'label')}"
     # One seed gives one folder, byte for byte, so the card must not hold times.
     table = "\n".join(f"| {name} | {value} |" for name, value in rows if name != "seconds")
     holds = _ANSWERS if draw.prompts else _HOLDS[task]
@@ -201,7 +201,7 @@ Its answers to anything else are meaningless.
 |---|---|
 {table}
 
-{"" if found is None else _elsewhere(found, vocabulary, draw.unknown)}
+{"" if summary is None else _elsewhere(summary, vocabulary, draw.unknown)}
 {_unused_names(unused) if unused else ""}
 {_CUT[facts.cut]} {order} Every sequence begins with `{facts.names[BEGIN]}`, which the tokenizer adds; padding needs the
 attention mask, which it returns. {_padding(facts)}

@@ -98,29 +98,29 @@ class Half:
     """The most that a place's word can add to `w · z`, over `u`."""
 
 
-def settled(known: CellFacts, found: HalfSpaces, dtype: str, codes: Floats, *, narrow: bool = False) -> Half:
+def settled(known: CellFacts, half_spaces: HalfSpaces, dtype: str, codes: Floats, *, narrow: bool = False) -> Half:
     """Half-spaces rounded to the format, and their slabs measured again on the facts of their cells.
 
     `codes` `(L, p)`: the words of places (`CellStream.place_codes`). `narrow`: slabs shall be no wider than they were
     found, even if no fact is in the way.
     """
     facts, p = known.cells, codes.shape[1]
-    wide = np.maximum(found.half_width, NARROWEST)
+    wide = np.maximum(half_spaces.half_width, NARROWEST)
     wish = power_above(1.0 / wide)  # a power of two: margins of 1 to 2, and no new rounding
-    exact = found.normal.double().numpy() * wish[:, None]
+    exact = half_spaces.normal.double().numpy() * wish[:, None]
     weight = rounded_to(exact, dtype)
     coarse = weight[:, p - 1].copy()
     slight = rounded_to(exact[:, p - 1] - coarse, dtype)
     weight[:, p - 1] += slight
     low, high, place, usual_u = np.zeros((4, len(weight)))
-    cuts = np.searchsorted(found.cell, np.arange(len(known.tokens) + 1))
+    cuts = np.searchsorted(half_spaces.cell, np.arange(len(known.tokens) + 1))
     covered = facts.label == facts.base[facts.cell]
     for cell, (begin, end) in enumerate(pairwise(cuts.tolist())):
         facts_of_cell = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
         features = facts.feature[facts_of_cell].double().numpy()
         height = features @ weight[begin:end].T
-        mine = facts.label[facts_of_cell][:, None] == found.label[begin:end]
-        centre, reach = ((x * wish)[begin:end] for x in (found.centre, wide))
+        mine = facts.label[facts_of_cell][:, None] == half_spaces.label[begin:end]
+        centre, reach = ((x * wish)[begin:end] for x in (half_spaces.centre, wide))
         # Facts of a cell may lie close together far from 0. What rounding adds at all of them moves the slab.
         centre = centre + features.mean(axis=0) @ (weight - exact)[begin:end].T
         inside = mine & (height >= centre + 0.9 * reach)
@@ -141,8 +141,8 @@ def settled(known: CellFacts, found: HalfSpaces, dtype: str, codes: Floats, *, n
     finer = rounded_to(slight + (-(high + low) / 2.0 - bias) / (one * usual_u), dtype)
     weight[:, p - 1] = coarse + finer
     return Half(
-        cell=known.tokens[found.cell],
-        label=found.label,
+        cell=known.tokens[half_spaces.cell],
+        label=half_spaces.label,
         weight=weight,
         slight=finer,
         bias=bias,

@@ -49,7 +49,7 @@ CELLS_POOLER_SLOPE = 1.0
 """Slope of a pooler. A tanh gives back the signs of the label word, and is not flat there in float32, so that gradients
 pass. The relu of DistilBERT keeps the plus signs, in which two words differ as well."""
 WANTED_STREAM_HALF_WIDTH = 0.3
-"""Half-width that slabs shall have, in the units of what arrives: coordinates of mean square 1."""
+"""The half-width that slabs should have, in the units of what arrives: coordinates of mean square 1."""
 
 
 def check_options(rank: int | None, dtype: str | None) -> None:

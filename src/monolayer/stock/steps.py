@@ -208,36 +208,36 @@ def _seen_by_neurons(
     return SeparatedSteps(layout, place, changes, temperature, reach, silence, gap, worst, common)
 
 
-def _attention_matrices(job: StockTask, found: SeparatedSteps) -> dict[str, Floats]:
+def _attention_matrices(job: StockTask, separated: SeparatedSteps) -> dict[str, Floats]:
     """Attention: a constant query, keys read as half of a difference, contexts written onto the slot."""
-    layout, D, still = found.layout, found.layout.width, job.architecture.still
+    layout, D, still = separated.layout, separated.layout.width, job.architecture.still
     slot = 0 if still is None else still(D)[0]
     query, key, out = np.zeros(D), np.zeros((D, D)), np.zeros((D, D))
-    query[slot] = found.temperature * np.sqrt(D)
+    query[slot] = separated.temperature * np.sqrt(D)
     for column in layout.key_columns:
         key[slot, column], key[slot, column + 1] = 0.5, -0.5
     out[layout.slot, slot], out[layout.slot + 1, slot] = WRITE, -WRITE
     return {"b_Q": query, "W_K": key, "W_V": key, "W_O": out}
 
 
-def _step_neurons(job: StockTask, found: SeparatedSteps, usual: Ints) -> NeuronWeights:
+def _step_neurons(job: StockTask, separated: SeparatedSteps, usual: Ints) -> NeuronWeights:
     """A step for every change, and one in front of a cell whose first label is not its token's usual one."""
-    layout, token, changes = found.layout, job.points.token, found.changes
+    layout, token, changes = separated.layout, job.points.token, separated.changes
     who, label, feature = changes.order, changes.label, changes.feature
     enters = changes.first[label[changes.first] != usual[token[who[changes.first]]]]
-    middle = np.append(feature[changes.change] + changes.gap / 2.0, feature[enters] - found.reach / 4.0)
-    gap = np.append(changes.gap, np.full(len(enters), found.reach / 4.0))
+    middle = np.append(feature[changes.change] + changes.gap / 2.0, feature[enters] - separated.reach / 4.0)
+    gap = np.append(changes.gap, np.full(len(enters), separated.reach / 4.0))
     before = np.append(label[changes.change], usual[token[who[enters]]])
     after = np.append(label[changes.change + 1], label[enters])
     who = who[np.append(changes.change, enters)]
     # A power of two, so that products with it are exact; the ramp takes at most a quarter of its gap.
     slope = power_above(4.0 * RELU6_TOP / gap)
-    cell = layout.tokens[token[who]] + layout.places[found.place[who]]
+    cell = layout.tokens[token[who]] + layout.places[separated.place[who]]
     # Every direction sums to 0, so rounding errors in the mean of LayerNorm cancel.
     reads, writes = np.zeros((2, len(slope), layout.width))
     reads[:, layout.slot], reads[:, layout.slot + 1] = 0.5, -0.5
-    reads[:, layout.code] = found.silence * cell[:, layout.code]
-    one = 0.5 * found.silence * len(layout.code)
+    reads[:, layout.code] = separated.silence * cell[:, layout.code]
+    one = 0.5 * separated.silence * len(layout.code)
     reads[:, layout.one], reads[:, layout.one + 1] = -one, one
     writes[:, layout.label] = LABEL_SIZE * (layout.words[after] - layout.words[before]) / RELU6_TOP
     bias = np.rint(RELU6_TOP / 2.0 - slope * middle) + 0.0  # + 0.0 turns −0 into 0

@@ -142,4 +142,4 @@ def good_direction(vocabulary: Floats, *, seed: int = 0) -> Direction:
         return measured_direction(vocabulary, np.ones(1))
     v = np.random.default_rng(seed).standard_normal((DIRECTIONS, d))
     drawn = [measured_direction(vocabulary, each / float(np.linalg.norm(each))) for each in v]
-    return max(drawn, key=lambda found: found.g / found.largest / found.largest if found.largest > 0 else 0.0)
+    return max(drawn, key=lambda one: one.g / one.largest / one.largest if one.largest > 0 else 0.0)

@@ -97,8 +97,8 @@ def contextual_mapping(f: Callable[[Any], Any], X: object, *, causal: bool = Fal
 
     Example:
 
-        >>> found = ml.contextual_mapping(lambda X: np.cumsum(X, axis=1, dtype=float), [[1, 2], [2, 3]])
-        >>> print(found.r, found.delta)
+        >>> mapping = ml.contextual_mapping(lambda X: np.cumsum(X, axis=1, dtype=float), [[1, 2], [2, 3]])
+        >>> print(mapping.r, mapping.delta)
         5.0 1.0
     """
     data = Sequences.of(X)

@@ -85,12 +85,12 @@ class PaperHead:
         vocabulary: Floats,
         rows: Ints,
         v: Floats,
-        found: StrictSeparation,
+        separation: StrictSeparation,
         *,
         causal: bool = False,
     ) -> None:
         self.data, self.rows, self.v, self.causal = data, rows, v, causal
-        self.r_max, self.epsilon = found.r_max, found.epsilon
+        self.r_max, self.epsilon = separation.r_max, separation.epsilon
         self.values, self.exponent = exact_projection(vocabulary, v)
 
     def unit(self) -> Ball:

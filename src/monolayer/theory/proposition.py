@@ -109,8 +109,8 @@ def proposition1(
 
     Example:
 
-        >>> found = proposition1(lambda X: X.max(axis=1, keepdims=True) + 0 * X, cells=3, lipschitz=1.0)
-        >>> print(found.verdict, found.points)
+        >>> built = proposition1(lambda X: X.max(axis=1, keepdims=True) + 0 * X, cells=3, lipschitz=1.0)
+        >>> print(built.verdict, built.points)
         proved 6
     """
     size = cells**dim

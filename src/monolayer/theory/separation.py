@@ -99,7 +99,7 @@ class Separation:
 
     @property
     def broken_for_any_lengths(self) -> tuple[str, ...]:
-        """The same for what holds for sequences of any lengths: under a causal mask, or by our Lemma 1."""
+        """The broken hypotheses that matter for sequences of any lengths: under a causal mask, or by our Lemma 1."""
         words = []
         if self.repeating:
             words.append(
@@ -155,8 +155,8 @@ def separation(X: object, *, causal: bool = False) -> Separation:
 
     Example:
 
-        >>> found = ml.separation([[[1.0, 0.0], [0.0, 2.0]]])
-        >>> print(found.r_min, found.r_max)
+        >>> measured = ml.separation([[[1.0, 0.0], [0.0, 2.0]]])
+        >>> print(measured.r_min, measured.r_max)
         1.0 2.0
     """
     data = Sequences.of(X)

@@ -41,8 +41,8 @@ class Said(NamedTuple):
 class Head:
     """The host's last norm and head, and the sizes of their weights that the bounds need."""
 
-    def __init__(self, found: AttachedFolder) -> None:
-        host = found.host
+    def __init__(self, attached: AttachedFolder) -> None:
+        host = attached.host
         weight, bias = host.norm()
         self.head = host.tensors[host.head]
         self.centred = not host.kind.rms
@@ -133,15 +133,15 @@ class Written(NamedTuple):
     share: Floats
 
 
-def judge_written(found: AttachedFolder, caps: Caps, near: Near, head: Head) -> Written:
+def judge_written(attached: AttachedFolder, caps: Caps, near: Near, head: Head) -> Written:
     """Apply Lemma A4 to all neurons."""
-    D, fmt = found.host.width, caps.fmt
+    D, fmt = attached.host.width, caps.fmt
     # The norm sees w_2 minus its mean, and roundings are relative to |w_2|. The mean is rounded here as well.
-    whole = _row_lengths(found.writes)
-    length = np.maximum(0.0, _row_lengths(head.seen(found.writes)) - D * 2.0**-52 * whole)
-    returned, heard = least_returned(found, caps, near)
+    whole = _row_lengths(attached.writes)
+    length = np.maximum(0.0, _row_lengths(head.seen(attached.writes)) - D * 2.0**-52 * whole)
+    returned, heard = least_returned(attached, caps, near)
     least = returned * length
-    peak = np.abs(found.writes).max(axis=1)
+    peak = np.abs(attached.writes).max(axis=1)
     finite = (near.most * whole <= 2.0**50) & (1.01 * near.most * peak + caps.state <= fmt.largest)
     with np.errstate(divide="ignore", invalid="ignore"):
         state, kappa = caps.state / least, whole / length
@@ -153,21 +153,21 @@ def judge_written(found: AttachedFolder, caps: Caps, near: Near, head: Head) -> 
     return Written(firm, np.where(firm, share, 1.0))
 
 
-def judge_at_longest(found: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> tuple[Caps, Said]:
+def judge_at_longest(attached: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> tuple[Caps, Said]:
     """Judge as `judge_answers` does, and lower L of Lemma A4 where that decides more tokens.
 
     L is halved as long as tokens are undecided and it still covers the states that were measured. A token that is
     decided at states up to some length is decided at shorter ones as well, so only the others are judged again. The
     caps that are returned have the L which the judgement is about.
     """
-    head = Head(found)
-    right, wrong, answer = _judge_answers(found, caps, near, head, asked, tokens)
-    measured = found.manifest.longest
+    head = Head(attached)
+    right, wrong, answer = _judge_answers(attached, caps, near, head, asked, tokens)
+    measured = attached.manifest.longest
     least = caps.state if measured is None else max(SHORTEST, LONGER * measured)
     left, shorter = np.flatnonzero(~right & ~wrong), caps.state / 2.0
     left = left[~near.spoilt[asked[left]]]  # where other keys are too near, tokens are undecided at every L
     while len(left) and shorter >= least:
-        judged = _judge_answers(found, replace(caps, state=shorter), near, head, asked[left], tokens[left])
+        judged = _judge_answers(attached, replace(caps, state=shorter), near, head, asked[left], tokens[left])
         if (judged.right | judged.wrong).any():
             caps = replace(caps, state=shorter)
             right[left], wrong[left] = judged.right, judged.wrong
@@ -176,21 +176,21 @@ def judge_at_longest(found: AttachedFolder, caps: Caps, near: Near, asked: Ints,
     return caps, Said(right, wrong, answer)
 
 
-def judge_answers(found: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> Said:
+def judge_answers(attached: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> Said:
     """Judge whether the neurons `asked` `(M,)` answer `tokens` `(M,)` at every state of their caps (A4, A5)."""
-    return _judge_answers(found, caps, near, Head(found), asked, tokens)
+    return _judge_answers(attached, caps, near, Head(attached), asked, tokens)
 
 
-def _judge_answers(found: AttachedFolder, caps: Caps, near: Near, head: Head, asked: Ints, tokens: Ints) -> Said:
+def _judge_answers(attached: AttachedFolder, caps: Caps, near: Near, head: Head, asked: Ints, tokens: Ints) -> Said:
     """`judge_answers` with the head of the folder, which is read from its files."""
-    D = found.host.width
-    firm, share = judge_written(found, caps, near, head)
-    hidden = _answered_to(found, caps, head, near.first, share)
-    first, kind = equal_rows(found.writes)
+    D = attached.host.width
+    firm, share = judge_written(attached, caps, near, head)
+    hidden = _answered_to(attached, caps, head, near.first, share)
+    first, kind = equal_rows(attached.writes)
     cases, number = np.unique(
         np.stack([kind[asked], tokens, share[asked]], axis=1).astype(np.float64), axis=0, return_inverse=True
     )
-    rows, own = found.writes[first[cases[:, 0].astype(np.int64)]], cases[:, 1].astype(np.int64)
+    rows, own = attached.writes[first[cases[:, 0].astype(np.int64)]], cases[:, 1].astype(np.int64)
     groups = head.judge(rows, own, cases[:, 2], D)
     number = number.reshape(-1)
     sound = firm[asked] & ~near.spoilt[asked] & ~hidden[asked]
@@ -202,17 +202,17 @@ def _row_lengths(rows: Floats) -> Floats:
     return lengths
 
 
-def _answered_to(found: AttachedFolder, caps: Caps, head: Head, first: Ints, share: Floats) -> Bools:
+def _answered_to(attached: AttachedFolder, caps: Caps, head: Head, first: Ints, share: Floats) -> Bools:
     """Whether the row that each neuron `(N,)` writes may wake a neuron of a later block.
 
     `first` `(N,)`: the first block that writes the row. `share` `(N,)`: that of `Written`.
     """
-    H, N = found.host.neurons, len(found.bias)
+    H, N = attached.host.neurons, len(attached.bias)
     block, bad = np.arange(N) // H, np.zeros(N, dtype=bool)
     for number in range(int(block.max(initial=0))):
         mine, later = np.flatnonzero(first == number), np.flatnonzero(block > number)
-        kinds, back = equal_rows(found.writes[mine])
-        directions = head.direction(found.writes[mine[kinds]])
+        kinds, back = equal_rows(attached.writes[mine])
+        directions = head.direction(attached.writes[mine[kinds]])
         widest = np.zeros(len(kinds))
         # What the norm returns is rounded to the format, which moves it by v |û|, and |û| is at most 1 + share.
         np.maximum.at(widest, back, (1.0 + caps.fmt.unit) * share[mine] + caps.length + 2.0**-20)

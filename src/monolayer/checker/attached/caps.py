@@ -128,10 +128,10 @@ def _wide_level(fmt: HostFormat, T: float, err: Floats, floor: float) -> Floats:
     return np.maximum(fmt.low * T, err + floor)
 
 
-def caps_of(found: AttachedFolder) -> Caps:
+def caps_of(attached: AttachedFolder) -> Caps:
     """The wide caps of all neurons. Raises an `UnhandledError` if a neuron could never be silent, or never fire."""
-    D, bias, fmt = found.host.width, found.bias, found.host.format
-    length = np.sqrt((found.reads * found.reads).sum(axis=1))
+    D, bias, fmt = attached.host.width, attached.bias, attached.host.format
+    length = np.sqrt((attached.reads * attached.reads).sum(axis=1))
     if not (length > 0.0).all():
         raise UnhandledError("a neuron of a fact reads nothing")
     alpha, eta = length * np.sqrt(D), (D + 16) * FLOAT32_UNIT + (fmt.unit if fmt.short else 0.0)
@@ -140,10 +140,10 @@ def caps_of(found: AttachedFolder) -> Caps:
     size = float(np.max(alpha * anywhere + np.abs(bias) + err, initial=0.0))
     if not size <= min(FINITE, fmt.largest):
         raise UnhandledError("a neuron reads with weights so large that its input may not be finite")
-    T = found.host.response(found.manifest.radius)
-    floor = max(T / 8.0, IDENTITY[found.host.activation])
+    T = attached.host.response(attached.manifest.radius)
+    floor = max(T / 8.0, IDENTITY[attached.host.activation])
     level = _wide_level(fmt, T, err, floor)
-    wanted, silent = (level - bias) / alpha, (-found.host.silence - bias - err) / alpha
+    wanted, silent = (level - bias) / alpha, (-attached.host.silence - bias - err) / alpha
     wide = np.flatnonzero(np.minimum(wanted, silent) <= 0.0)
     if len(wide):
         raise UnhandledError(f"neuron {wide[0]} answers to half of all states")
@@ -167,19 +167,19 @@ def caps_of(found: AttachedFolder) -> Caps:
         longest = np.minimum(longest, (fmt.high * T - bias) / alpha / (1.0 - fmt.turned(T / alpha)))
     # Before its roundings, an activation is at most its input where that is above 0, and above −1 everywhere.
     most = (1.01 + 4.0 * fmt.unit) * np.maximum(1.0, alpha * anywhere + bias + err)
-    keys = found.reads / length[:, None]
-    state, measured = fmt.state, found.manifest.longest or 0.0
+    keys = attached.reads / length[:, None]
+    state, measured = fmt.state, attached.manifest.longest or 0.0
     while state < measured:
         state *= 2.0
     return Caps(keys, alpha, bias, err, wanted, level, longest, silent, most, T, floor, eta, anywhere, state, fmt)
 
 
-def caps_and_neighbours(found: AttachedFolder) -> tuple[Caps, Near]:
+def caps_and_neighbours(attached: AttachedFolder) -> tuple[Caps, Near]:
     """The caps of all neurons and their neighbours; a cap is narrow if others would spoil a wide one."""
-    caps = caps_of(found)
-    near = near_pairs(found, caps)
-    narrower = caps.narrowed(near.spoilt | ~least_returned(found, caps, near).heard)
-    return (caps, near) if (narrower.level == caps.level).all() else (narrower, near_pairs(found, narrower))
+    caps = caps_of(attached)
+    near = near_pairs(attached, caps)
+    narrower = caps.narrowed(near.spoilt | ~least_returned(attached, caps, near).heard)
+    return (caps, near) if (narrower.level == caps.level).all() else (narrower, near_pairs(attached, narrower))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,31 +211,31 @@ class LeastReturned(NamedTuple):
     heard: Bools
 
 
-def least_returned(found: AttachedFolder, caps: Caps, near: Near) -> LeastReturned:
+def least_returned(attached: AttachedFolder, caps: Caps, near: Near) -> LeastReturned:
     """The least that the first block which fires on each cap returns (A4); every neighbour takes off at most `DIP`."""
     # The activation returns 0.999 of an input from `floor` on, before its roundings.
     kept, dips = 0.999 - 4.0 * caps.fmt.unit, DIP * near.count
     # That block holds the neuron itself, or a neighbour whose input is certainly at least `floor`.
-    itself = near.first == np.arange(len(near.first)) // found.host.neurons
+    itself = near.first == np.arange(len(near.first)) // attached.host.neurons
     least = np.where(itself, kept * (caps.level - caps.err) - dips, caps.floor / 2.0)
     return LeastReturned(least, np.where(itself, least >= dips, kept * caps.floor - dips >= least))
 
 
-def near_pairs(found: AttachedFolder, caps: Caps) -> Near:
+def near_pairs(attached: AttachedFolder, caps: Caps) -> Near:
     """Find the neurons that may fire on the cap of another (A3), and whether they could spoil its answer there.
 
     A neighbour is harmless if it writes the same row and is in the same block or a later one, or in an earlier one and
     certain to fire on the whole cap. Raises an `UnhandledError` if neurons could write infinite numbers (A2).
     """
-    N = len(found.bias)
-    written = _Written(found, caps)
+    N = len(attached.bias)
+    written = _Written(attached, caps)
     pairs: dict[int, list[int]] = defaultdict(list)
     inside: dict[int, set[int]] = defaultdict(set)
     if N:
         psi, inner = caps.turned, caps.inner
         around, awake = _arccos(caps.silent / (1.0 + caps.length)), _arccos(caps.silent / caps.anywhere)
         # How far a product of two keys is off: they are rounded to float32, and it is summed in any order.
-        slack = 4.0 * (found.host.width + 4) * FLOAT32_UNIT
+        slack = 4.0 * (attached.host.width + 4) * FLOAT32_UNIT
         widest = float(psi.max() + around.max())
         least = np.cos(min(np.pi, widest if written.fits else max(widest, 2.0 * float(awake.max())))) - slack
         short = caps.keys.astype(np.float32)
@@ -260,9 +260,9 @@ def near_pairs(found: AttachedFolder, caps: Caps) -> Near:
     written.check()
     count, by = np.zeros(N, np.int64), dict[int, int]()
     spoilt, guarded = np.zeros(N, dtype=bool), np.zeros(N, dtype=bool)
-    first, most = np.arange(N) // found.host.neurons, caps.most.copy()
+    first, most = np.arange(N) // attached.host.neurons, caps.most.copy()
     for j, others in pairs.items():
-        spoiling = [i for i in others if not _harmless(found, caps, i, j)]
+        spoiling = [i for i in others if not _harmless(attached, caps, i, j)]
         worst = [i for i in spoiling if i in inside[j]]
         spoilt[j], guarded[j] = bool(worst), bool(spoiling)
         if worst:
@@ -270,7 +270,7 @@ def near_pairs(found: AttachedFolder, caps: Caps) -> Near:
         # Where the neurons that could spoil the answer are silent, only the others matter.
         beside = sorted(set(others) - set(spoiling)) if caps.fmt.short else others
         if beside:
-            count[j], first[j] = len(beside), min(first[j], min(beside) // found.host.neurons)
+            count[j], first[j] = len(beside), min(first[j], min(beside) // attached.host.neurons)
             most[j] += caps.most[beside].sum()
     return Near(count, spoilt, guarded & ~spoilt, first, most, by, dict(pairs))
 
@@ -282,17 +282,17 @@ class _Written:
     which no attention follows, must leave finite numbers, whichever of its neurons fire.
     """
 
-    def __init__(self, found: AttachedFolder, caps: Caps) -> None:
+    def __init__(self, attached: AttachedFolder, caps: Caps) -> None:
         fmt = caps.fmt
-        self.block = np.arange(len(found.bias)) // found.host.neurons
+        self.block = np.arange(len(attached.bias)) // attached.host.neurons
         self.blocks = range(int(self.block.max(initial=0)))
         # The factor covers sums of up to `neurons` terms in float32 and two roundings to the format.
-        most = caps.most * PADDING * (1.0 + 2.0 * BINARY32.gamma(found.host.neurons + 8.0) + 4.0 * fmt.unit)
-        self.room = min(fmt.largest - fmt.coordinate, FINITE / np.sqrt(found.host.width))
+        most = caps.most * PADDING * (1.0 + 2.0 * BINARY32.gamma(attached.host.neurons + 8.0) + 4.0 * fmt.unit)
+        self.room = min(fmt.largest - fmt.coordinate, FINITE / np.sqrt(attached.host.width))
         parts = [np.flatnonzero(self.block == number) for number in self.blocks]
-        self.sums = sum((most[part] @ np.abs(found.writes[part]) for part in parts), np.zeros(found.host.width))
+        self.sums = sum((most[part] @ np.abs(attached.writes[part]) for part in parts), np.zeros(attached.host.width))
         self.fits = bool(self.sums.max() <= self.room)
-        self.total = np.zeros((0, 0)) if self.fits else most[:, None] * np.abs(found.writes)
+        self.total = np.zeros((0, 0)) if self.fits else most[:, None] * np.abs(attached.writes)
         self.each = self.total.copy()
 
     def add(self, one: Ints, two: Ints, awake: Bools) -> None:
@@ -317,17 +317,19 @@ class _Written:
             )
 
 
-def _harmless(found: AttachedFolder, caps: Caps, i: int, j: int) -> bool:
+def _harmless(attached: AttachedFolder, caps: Caps, i: int, j: int) -> bool:
     """Whether neuron `i`, which may fire on the cap of neuron `j`, cannot change the answer of `j`."""
-    if not np.array_equal(found.writes[i], found.writes[j]):
+    if not np.array_equal(attached.writes[i], attached.writes[j]):
         return False
-    H = found.host.neurons
-    return i // H >= j // H or fires_for_sure(found, caps, i, j)
+    H = attached.host.neurons
+    return i // H >= j // H or fires_for_sure(attached, caps, i, j)
 
 
-def fires_for_sure(found: AttachedFolder, caps: Caps, i: int, j: int) -> bool:
+def fires_for_sure(attached: AttachedFolder, caps: Caps, i: int, j: int) -> bool:
     """Whether neuron `i` has an input of at least `floor` on the whole cap of `j`, rounding included."""
-    D = found.host.width
-    apart = found.reads[i] - found.reads[j]
-    moved = float(np.sqrt(apart @ apart)) * np.sqrt(D) * (1.0 + caps.length) + abs(float(found.bias[i] - found.bias[j]))
+    D = attached.host.width
+    apart = attached.reads[i] - attached.reads[j]
+    moved = float(np.sqrt(apart @ apart)) * np.sqrt(D) * (1.0 + caps.length) + abs(
+        float(attached.bias[i] - attached.bias[j])
+    )
     return bool(caps.level[j] - PADDING * moved - caps.err[i] >= caps.floor)

@@ -87,9 +87,9 @@ def judge_attached(
     question = Certificate("undecided", SHORT, data_digest=data_digest(data), recall="not asked")
     try:
         with np.errstate(all="ignore"):
-            found = read_attached(folder)
-            question = replace(question, weights_digest=found.digest(), assumptions=assumed(found))
-            return _judge(found, data, question, only, None if host is None else Path(host))
+            attached = read_attached(folder)
+            question = replace(question, weights_digest=attached.digest(), assumptions=assumed(attached))
+            return _judge(attached, data, question, only, None if host is None else Path(host))
     except (UnhandledError, ForeignError) as why:
         return replace(question, reason=f"the proof does not cover this folder: {why}")
     except ModelFileError as why:
@@ -97,36 +97,38 @@ def judge_attached(
         raise ModelFileError(f"{path}: {why}") from None
 
 
-def _judge(found: AttachedFolder, data: Sequences, question: Certificate, only: bool, host: Path | None) -> Certificate:
+def _judge(
+    attached: AttachedFolder, data: Sequences, question: Certificate, only: bool, host: Path | None
+) -> Certificate:
     """The certificate of a folder that was read; `question`: the certificate so far, still undecided."""
-    odd = found.changed() or (None if host is None else differs_from(found, host))
+    odd = attached.changed() or (None if host is None else differs_from(attached, host))
     if odd is not None:
         return replace(question, verdict="refuted", reason=odd)
-    _check_copies(found)
-    infinite = next((name for name in found.manifest.tensors if not found.opened[name].is_finite()), None)
+    _check_copies(attached)
+    infinite = next((name for name in attached.manifest.tensors if not attached.opened[name].is_finite()), None)
     if infinite is not None:
         raise UnhandledError(f"the host's tensor {infinite} holds a number that is not finite")
-    caps, near = caps_and_neighbours(found)
-    manifest = found.manifest
-    facts = cut_facts(found.opened.content[TOKENIZER], data, manifest.end, manifest.templates, manifest.per)
+    caps, near = caps_and_neighbours(attached)
+    manifest = attached.manifest
+    facts = cut_facts(attached.opened.content[TOKENIZER], data, manifest.end, manifest.templates, manifest.per)
     most = max((token for fact in facts for token in fact.answer), default=0)
-    if most >= found.host.vocabulary:
-        raise UnhandledError(f"the tokenizer gives id {most}, and the host has {found.host.vocabulary:,} tokens")
-    asked, unknown = _asked(found.manifest, facts)
+    if most >= attached.host.vocabulary:
+        raise UnhandledError(f"the tokenizer gives id {most}, and the host has {attached.host.vocabulary:,} tokens")
+    asked, unknown = _asked(attached.manifest, facts)
     points = sum(len(fact.answer) for fact in facts)
-    caps, judged = judge_at_longest(found, caps, near, asked.neuron, asked.token)
-    claim = _claim(found, caps, near, points, _stopped(found, facts))
+    caps, judged = judge_at_longest(attached, caps, near, asked.neuron, asked.token)
+    claim = _claim(attached, caps, near, points, _stopped(attached, facts))
     question = replace(question, claim=claim, points=points, longest=caps.state)
-    question = replace(question, radius=caps.radius, measured=measured(found.manifest, caps), notes=_notes(found))
+    question = replace(question, radius=caps.radius, measured=measured(attached.manifest, caps), notes=_notes(attached))
     missing = sum(len(fact.answer) for fact, _ in unknown)
     unsure = int((~judged.right & ~judged.wrong).sum()) + missing
-    findings = _findings(found, data, near, asked, judged, unknown)
+    findings = _findings(attached, data, near, asked, judged, unknown)
     decided = question.decided(int(judged.wrong.sum()), unsure, findings, REASONS)
-    changed = found.rewritten()
+    changed = attached.rewritten()
     if decided and changed is not None:
         why = f"{changed} was changed after every fact was tested: the measurements are about other weights"
         return replace(decided, verdict="undecided", reason=why)
-    return _only(found, facts, decided) if only and decided else decided
+    return _only(attached, facts, decided) if only and decided else decided
 
 
 def _near_short(caps: Caps, neighbours: Near) -> str:
@@ -145,15 +147,15 @@ def _near_short(caps: Caps, neighbours: Near) -> str:
     return sentence
 
 
-def _stopped(found: AttachedFolder, facts: list[FactIds]) -> str | None:
+def _stopped(attached: AttachedFolder, facts: list[FactIds]) -> str | None:
     """The first token inside an answer at which `generate` stops (`eos_token_id`), with its row, or None."""
-    stops = stopping_tokens(found.host.config, found.opened.content)
-    name = TokenNames(found.opened.content[TOKENIZER])
+    stops = stopping_tokens(attached.host.config, attached.opened.content)
+    name = TokenNames(attached.opened.content[TOKENIZER])
     inside = ((fact, token) for fact in facts for token in fact.answer[:-1] if token in stops)
     return next((f"{name(token)!r} (id {token}) in the answer of {fact.where}" for fact, token in inside), None)
 
 
-def _claim(found: AttachedFolder, caps: Caps, neighbours: Near, points: int, stopped: str | None = None) -> str:
+def _claim(attached: AttachedFolder, caps: Caps, neighbours: Near, points: int, stopped: str | None = None) -> str:
     """The claim in words, with its bounds rounded to the safe side.
 
     `points`: number of tokens of answers. `stopped`: a token inside an answer at which `generate` stops.
@@ -167,24 +169,26 @@ def _claim(found: AttachedFolder, caps: Caps, neighbours: Near, points: int, sto
         near = _near_short(caps, neighbours)
         low = float(np.max(caps.level, initial=0.0))  # exact: the proof is about the levels as they are stored here
         inputs = INPUT_SHORT.format(low=above(low, exact=True), high=below(fmt.high * T, exact=True))
-    tensors, places = plural(len(found.manifest.tensors), "tensor"), plural(points, "token")
+    tensors, places = plural(len(attached.manifest.tensors), "tensor"), plural(points, "token")
     parts = {"tensors": tensors, "places": places, "near": near, "input": inputs, "state": _round_number(caps.state)}
-    parts["whose"] = "the host's" if found.host.layout is None else f"that of the host written as {found.host.layout}"
-    templates = found.manifest.templates
+    parts["whose"] = (
+        "the host's" if attached.host.layout is None else f"that of the host written as {attached.host.layout}"
+    )
+    templates = attached.manifest.templates
     forms = "" if stand_alone(templates) else f" in the {plural(len(templates), 'template')} of this folder"
     claim = CLAIM.format(dtype=fmt.name, radius=above(caps.radius), forms=forms, **parts)
     try:
-        unusual = unusual_generation(found.opened.content)
+        unusual = unusual_generation(attached.opened.content)
     except DataError as error:
         raise UnhandledError(str(error)) from None
     claim += f". This is about logits: {generation_words(unusual)}" if unusual else ""
     return claim + (f". {STOPPED.format(token=stopped)}" if stopped is not None else "")
 
 
-def _only(found: AttachedFolder, facts: list[FactIds], decided: Certificate) -> Certificate:
+def _only(attached: AttachedFolder, facts: list[FactIds], decided: Certificate) -> Certificate:
     """Extend a proved certificate by the claim that the folder holds no other facts; refute it if it does."""
     given = {fact_digest(fact) for fact in facts}
-    more = len({fact.number for fact in found.manifest.facts if fact.fact not in given})
+    more = len({fact.number for fact in attached.manifest.facts if fact.fact not in given})
     claim = f"{decided.claim}. It holds no neurons but those of these facts"
     if more:
         reason = f"every fact is there, but the folder holds {plural(more, 'more fact')}"
@@ -192,13 +196,15 @@ def _only(found: AttachedFolder, facts: list[FactIds], decided: Certificate) -> 
     return replace(decided, claim=claim, reason=f"{decided.reason}; every neuron belongs to one of these facts")
 
 
-def _check_copies(found: AttachedFolder) -> None:
+def _check_copies(attached: AttachedFolder) -> None:
     """Refuse a folder that lists one fact twice with different neurons, because one of the two may be another fact."""
     first: dict[str, slice] = {}
-    for fact, start in zip(found.manifest.facts, found.manifest.starts(), strict=True):
+    for fact, start in zip(attached.manifest.facts, attached.manifest.starts(), strict=True):
         span = slice(start, start + fact.places)
         known = first.setdefault(fact.fact, span)
-        if not all(np.array_equal(part[known], part[span]) for part in (found.reads, found.bias, found.writes)):
+        if not all(
+            np.array_equal(part[known], part[span]) for part in (attached.reads, attached.bias, attached.writes)
+        ):
             raise UnhandledError("it lists one fact twice, with different neurons: one of them may be another fact")
 
 
@@ -221,7 +227,7 @@ def _asked(manifest: Manifest, facts: list[FactIds]) -> tuple[AskedTokens, list[
 
 
 def _findings(
-    found: AttachedFolder,
+    attached: AttachedFolder,
     data: Sequences,
     near: Near,
     asked: AskedTokens,
@@ -229,8 +235,8 @@ def _findings(
     unknown: list[tuple[FactIds, str]],
 ) -> Iterator[Finding]:
     """The wrong and the unsure tokens in words, at most `MOST_FINDINGS` of each kind; then facts without neurons."""
-    name = TokenNames(found.opened.content[TOKENIZER])
-    several = len(found.manifest.templates) > 1
+    name = TokenNames(attached.opened.content[TOKENIZER])
+    several = len(attached.manifest.templates) > 1
     for which, kind in ((said.wrong, "wrong"), (~said.right & ~said.wrong, "unsure")):
         for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
             fact, place = asked.facts[point], int(asked.place[point])
@@ -241,10 +247,10 @@ def _findings(
             why += f", in template {fact.template}" if several else ""
             prompt = data.texts(fact.row)[0]
             yield Finding("wrong" if kind == "wrong" else "unsure", fact.row, place, prompt, wanted, answered, why)
-    endings = Endings(found.opened.content[TOKENIZER], found.manifest)
+    endings = Endings(attached.opened.content[TOKENIZER], attached.manifest)
     for fact, why in unknown[:MOST_FINDINGS]:
         prompt, answer = data.texts(fact.row)
-        note = endings.note(found.manifest.templates[fact.template].around(prompt)) if why == NO_NEURON else None
+        note = endings.note(attached.manifest.templates[fact.template].around(prompt)) if why == NO_NEURON else None
         why += "" if note is None else f"; the text {note}"
         where = f", in template {fact.template}" if several else ""
         yield Finding("unsure", fact.row, None, prompt, answer, None, why + where)
@@ -311,9 +317,9 @@ def _measured_length(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
     return (f"the states were up to {above(longest)} long, and the proof covers {_round_number(caps.state)}",)
 
 
-def _notes(found: AttachedFolder) -> tuple[str, ...]:
+def _notes(attached: AttachedFolder) -> tuple[str, ...]:
     """The format of the facts, the templates of prompts, what layout the host got, which files were written anew."""
-    templates, host = found.manifest.templates, found.host
+    templates, host = attached.manifest.templates, attached.host
     notes = [f"facts answer in {host.dtype}, as the folder is stored: loaded in 8 bits, none did where this was tried"]
     if not stand_alone(templates):
         notes.append(f"prompts stand in these texts, {template_words(templates)}")
@@ -324,20 +330,20 @@ def _notes(found: AttachedFolder) -> tuple[str, ...]:
             f"compare with the host as {host.layout}: on a processor it has the bits of the host {was} (tried, not "
             f"proved); on a GPU layers with biases run in other kernels, and last bits differ everywhere.{cut}"
         )
-    if found.anew:
-        listed = ", ".join(f"{name} ({how})" for name, how in found.anew.items())
+    if attached.anew:
+        listed = ", ".join(f"{name} ({how})" for name, how in attached.anew.items())
         notes.append(f"beside the weights, files are not those of the host, and mean the same: {listed}")
     return tuple(notes)
 
 
-def assumed(found: AttachedFolder) -> tuple[str, ...]:
+def assumed(attached: AttachedFolder) -> tuple[str, ...]:
     """What the certificate assumes about an evaluation, in words."""
     try:  # the source of the installed version may differ from the one that the proof is about
         installed = f"installed here: {version('transformers')}"
     except PackageNotFoundError:
         installed = "not installed here"
-    fmt = found.host.format
-    special = {template.special_tokens for template in found.manifest.templates}
+    fmt = attached.host.format
+    special = {template.special_tokens for template in attached.manifest.templates}
     where = " in some templates" if special == {True, False} else ""
     without = "" if special == {True} else f" without special tokens{where} (add_special_tokens=False)"
     return (
@@ -347,7 +353,7 @@ def assumed(found: AttachedFolder) -> tuple[str, ...]:
             "sums in any order; a product may be fused with the sum it goes into; a row of a product of matrices "
             "depends on that row alone, and both models run in the same kernels"
         ),
-        *_norms(found),
+        *_norms(attached),
         "tanh is −1 from −10 on and erf from −6 on; silu is x/(1 + exp(−x)) or x times the logistic function",
         f"states of the host are finite, and no coordinate is above {_round_number(fmt.coordinate)}",
         "equal numbers count as the same bits: a zero may change its sign",
@@ -356,15 +362,15 @@ def assumed(found: AttachedFolder) -> tuple[str, ...]:
     )
 
 
-def _norms(found: AttachedFolder) -> tuple[str, ...]:
+def _norms(attached: AttachedFolder) -> tuple[str, ...]:
     """What the certificate assumes about norms, and about the states that they get, in words."""
-    fmt, centred = found.host.format, not found.host.kind.rms
+    fmt, centred = attached.host.format, not attached.host.kind.rms
     rounding = (
         "(D + 16)u, D the width and u = 2^-24"
         if not fmt.short
         else f"(D + 16)u + v, D the width, u = 2^-24 and v = 2^-{fmt.bits}"
     )
-    most, flattest = "η" if fmt.beyond == 0.0 else "2^-4", fmt.flattest(found.host.width)
+    most, flattest = "η" if fmt.beyond == 0.0 else "2^-4", fmt.flattest(attached.host.width)
     flat = ""
     if centred and np.isfinite(flattest):
         flat = (

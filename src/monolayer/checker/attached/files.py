@@ -111,16 +111,16 @@ def read_attached(folder: Path | TensorFolder) -> AttachedFolder:
     return AttachedFolder(host, opened, manifest, rewritten, digests, *rows)
 
 
-def _check_config(host: Host, found: JsonObject, blocks: int) -> None:
+def _check_config(host: Host, config: JsonObject, blocks: int) -> None:
     """Refuse a `config.json` that describes another model than the host with these blocks."""
     wanted = host.longer_config(blocks)
-    if equal(found, wanted):
+    if equal(config, wanted):
         return
     try:
-        check_settings(host.kind, found)
-        said = [found.get(key, host.dtype) for key in ("dtype", "torch_dtype")]
-        odd = next((f"the format {each!r}" for each in said if each not in (None, host.dtype)), None)
-        odd = odd or different_key(host.kind, found, wanted)
+        check_settings(host.kind, config)
+        formats = [config.get(key, host.dtype) for key in ("dtype", "torch_dtype")]
+        odd = next((f"the format {each!r}" for each in formats if each not in (None, host.dtype)), None)
+        odd = odd or different_key(host.kind, config, wanted)
     except (DataError, TypeError, AttributeError) as error:
         raise UnhandledError(f"config.json: {error}") from None
     if odd is not None:
@@ -187,27 +187,27 @@ def _tensor(opened: TensorFolder, name: str, host: Host, shape: tuple[int, ...])
     return numbers
 
 
-def differs_from(found: AttachedFolder, folder: Path) -> str | None:
+def differs_from(attached: AttachedFolder, folder: Path) -> str | None:
     """How the host in `folder` differs from the one that facts were attached to, in words; None if it does not."""
     host, opened = read_host(folder)
-    if opened.content["config.json"] != found.manifest.config.encode():
+    if opened.content["config.json"] != attached.manifest.config.encode():
         return f"config.json of {folder} is not that of the host"
-    odd = sorted(set(host.tensors) ^ set(found.manifest.tensors))
+    odd = sorted(set(host.tensors) ^ set(attached.manifest.tensors))
     odd = [name for name in odd if not (name in host.tensors and is_computed(name))]
     if odd:
         return f"only one of the two has the tensor {odd[0]}"
-    for name in found.manifest.tensors:
-        tensor, mine = host.tensors[name], found.opened[name]
+    for name in attached.manifest.tensors:
+        tensor, mine = host.tensors[name], attached.opened[name]
         if (tensor.code, tensor.shape) != (mine.code, mine.shape) or tensor.data != mine.data:
             return f"the tensor {name} of {folder} is not that of the host"
     for name in COPIED:
-        if name in found.anew:
+        if name in attached.anew:
             digest = hashlib.sha256(opened.content[name]).hexdigest() if name in opened.content else None
-            if digest != found.manifest.files.get(name):
+            if digest != attached.manifest.files.get(name):
                 return f"{name} of {folder} is not the file that lay beside the weights when facts were attached"
             continue
-        if opened.content.get(name) != found.opened.content.get(name):
-            if name not in found.opened.content:
+        if opened.content.get(name) != attached.opened.content.get(name):
+            if name not in attached.opened.content:
                 return f"{name} of {folder} is missing beside the weights"
             return f"{name} of {folder} is not the file that lies beside the weights"
     return None

@@ -40,49 +40,52 @@ def locate_attached(folder: TensorFolder, data: Sequences) -> Location:
     """`locate` in a folder with facts attached. A prompt without an answer stands for its stored fact."""
     if data.prompts is None:
         raise DataError("this folder holds prompts and answers: give prompts as text, with or without answers")
-    found = read_attached(folder)
-    changed = found.changed()
+    attached = read_attached(folder)
+    changed = attached.changed()
     if changed is not None:
         raise UnhandledError(changed)
-    caps, near = caps_and_neighbours(found)
-    rows = _given(found, data) if len(data.labelled_places) else _stored(found, caps, near, data)
+    caps, near = caps_and_neighbours(attached)
+    rows = _given(attached, data) if len(data.labelled_places) else _stored(attached, caps, near, data)
     neurons = np.array([row.first + k for row in rows for k in range(len(row.ids.answer))], dtype=np.int64)
     tokens = np.array([token for row in rows for token in row.ids.answer], dtype=np.int64)
-    decode, name = tokenizer_of(found.opened.content[TOKENIZER]).decode, TokenNames(found.opened.content[TOKENIZER])
+    decode, name = (
+        tokenizer_of(attached.opened.content[TOKENIZER]).decode,
+        TokenNames(attached.opened.content[TOKENIZER]),
+    )
 
     def text(ids: tuple[int, ...]) -> str:
         words: str = decode(list(ids), skip_special_tokens=False)
         return words
 
-    caps, judged = judge_at_longest(found, caps, near, neurons, tokens)
+    caps, judged = judge_at_longest(attached, caps, near, neurons, tokens)
     facts: list[Fact] = []
     for row in rows:
         whole = row.ids.prompt + row.ids.answer
         for place, token in zip(row.ids.places, row.ids.answer, strict=True):
             before = text(whole[max(0, place + 1 - TOKENS_SHOWN_BEFORE) : place + 1])
             facts.append(Fact(row.ids.row, place, before, name(token) if row.given else None))
-    host, blocks = found.host, -(-found.manifest.neurons // found.host.neurons)
+    host, blocks = attached.host, -(-attached.manifest.neurons // attached.host.neurons)
     writes = [f"{host.layer(host.layers + block)}{host.kind.writes}.weight" for block in range(blocks)]
     return Location(
         facts,
-        _writers(found, caps, near, neurons, tokens, judged),
+        _writers(attached, caps, near, neurons, tokens, judged),
         tuple(Slice(name, axis=int(not host.kind.transposed)) for name in writes),
-        lambda fact: _read_slices(found, int(neurons[fact])),
+        lambda fact: _read_slices(attached, int(neurons[fact])),
         None,
         lambda numbers: [name(number) for number in numbers.tolist()],
         f"{host.dtype}, at states no longer than {caps.state:,.0f}, {_near(caps)} of a key",
-        (*assumed(found), *measured(found.manifest, caps)),
-        lambda fact: _ball(found, caps, int(neurons[fact])),
+        (*assumed(attached), *measured(attached.manifest, caps)),
+        lambda fact: _ball(attached, caps, int(neurons[fact])),
     )
 
 
-def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
+def _given(attached: AttachedFolder, data: Sequences) -> list[Held]:
     """The facts in `data`, which have answers. Raises a `DataError` that names a fact that the folder lacks."""
     data.check_labelled()
-    starts = dict(zip((fact.fact for fact in found.manifest.facts), found.manifest.starts(), strict=True))
-    prompts = {fact.prompt for fact in found.manifest.facts}
+    starts = dict(zip((fact.fact for fact in attached.manifest.facts), attached.manifest.starts(), strict=True))
+    prompts = {fact.prompt for fact in attached.manifest.facts}
     rows = []
-    manifest, tokenizer = found.manifest, found.opened.content[TOKENIZER]
+    manifest, tokenizer = attached.manifest, attached.opened.content[TOKENIZER]
     for ids in cut_facts(tokenizer, data, manifest.end, manifest.templates, manifest.per):
         first = starts.get(fact_digest(ids))
         if first is None:
@@ -92,10 +95,10 @@ def _given(found: AttachedFolder, data: Sequences) -> list[Held]:
     return rows
 
 
-def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> list[Held]:
+def _stored(attached: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> list[Held]:
     """The facts that the folder holds for the prompts in `data`; answers are the tokens that their neurons write."""
-    longest, starts = found.manifest.longest_by_prompt(), found.manifest.starts()
-    templates, tokenizer = found.manifest.templates, found.opened.content[TOKENIZER]
+    longest, starts = attached.manifest.longest_by_prompt(), attached.manifest.starts()
+    templates, tokenizer = attached.manifest.templates, attached.opened.content[TOKENIZER]
     in_template = [cut_prompts(tokenizer, data, template) for template in templates]
     rows, prompts, numbers = list[int](), list[tuple[int, ...]](), list[int]()
     for row in range(len(data)):
@@ -106,9 +109,9 @@ def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> l
             rows.append(row)
             prompts.append(each[row])
             numbers.append(number)
-    count = np.array([found.manifest.facts[number].places for number in numbers])
+    count = np.array([attached.manifest.facts[number].places for number in numbers])
     neurons = np.concatenate([starts[number] + np.arange(many) for number, many in zip(numbers, count, strict=True)])
-    judged = judge_answers(found, caps, near, neurons, np.zeros(len(neurons), np.int64)).got
+    judged = judge_answers(attached, caps, near, neurons, np.zeros(len(neurons), np.int64)).got
     answers = np.split(judged, np.cumsum(count)[:-1])
     return [
         Held(FactIds(prompt, tuple(answer.tolist()), row, data.named(row)), False, starts[number])
@@ -116,7 +119,7 @@ def _stored(found: AttachedFolder, caps: Caps, near: Near, data: Sequences) -> l
     ]
 
 
-def _writers(found: AttachedFolder, caps: Caps, near: Near, neurons: Ints, tokens: Ints, said: Said) -> Writers:
+def _writers(attached: AttachedFolder, caps: Caps, near: Near, neurons: Ints, tokens: Ints, said: Said) -> Writers:
     """The neurons that may write at each token `(M,)` of answers, whose own neurons are `neurons` `(M,)`.
 
     `said`: the judgement on these tokens.
@@ -126,22 +129,22 @@ def _writers(found: AttachedFolder, caps: Caps, near: Near, neurons: Ints, token
     pairs: list[tuple[int, int, bool, int]] = []
     for fact, own in enumerate(neurons.tolist()):
         others = near.others.get(own, [])
-        same = [np.array_equal(found.writes[i], found.writes[own]) for i in others]
-        sure = [alike and fires_for_sure(found, caps, i, own) for i, alike in zip(others, same, strict=True)]
+        same = [np.array_equal(attached.writes[i], attached.writes[own]) for i in others]
+        sure = [alike and fires_for_sure(attached, caps, i, own) for i, alike in zip(others, same, strict=True)]
         # Without its own neuron a token is still the answer if all neighbours surely fire there and none spoils it.
         stays = bool(others) and all(sure) and not near.spoilt[own]
         pairs.append((fact, own, True, int(state[fact]) if stays else NOT_KNOWN))
         pairs += [(fact, i, fires, int(state[fact])) for i, fires in zip(others, sure, strict=True)]
     columns = np.array(pairs, dtype=np.int64).reshape(-1, 4).T
-    count = -(-found.manifest.neurons // found.host.neurons) * found.host.neurons
+    count = -(-attached.manifest.neurons // attached.host.neurons) * attached.host.neurons
     without = KnownAnswers(answer[columns[0]], columns[3])
     return writers_of(KnownAnswers(answer, state), columns[0], columns[1], columns[2] > 0, without, count)
 
 
-def _read_slices(found: AttachedFolder, neuron: int) -> tuple[Slice, ...]:
+def _read_slices(attached: AttachedFolder, neuron: int) -> tuple[Slice, ...]:
     """The row and the bias that a neuron reads with; for a gated neuron also the bias of its gate."""
-    kind, (block, index) = found.host.kind, divmod(neuron, found.host.neurons)
-    start = found.host.layer(found.host.layers + block)
+    kind, (block, index) = attached.host.kind, divmod(neuron, attached.host.neurons)
+    start = attached.host.layer(attached.host.layers + block)
     rows = [
         Slice(f"{start}{kind.reads}.weight", index, int(kind.transposed)),
         Slice(f"{start}{kind.reads}.bias", index),
@@ -158,12 +161,12 @@ def _near(caps: Caps) -> str:
     return f"where the input of a neuron lies between {low:.3g} and {high:.3g}, within 1 − cos = {turn:.3g}"
 
 
-def _ball(found: AttachedFolder, caps: Caps, neuron: int) -> KeyBall:
+def _ball(attached: AttachedFolder, caps: Caps, neuron: int) -> KeyBall:
     """Where a neuron is, and the states at which it answers and at which it is silent."""
-    block, index = divmod(neuron, found.host.neurons)
+    block, index = divmod(neuron, attached.host.neurons)
     silent = 1.0 - float(caps.silent[neuron]) / (1.0 + caps.length)
     within = 1.0 - float(caps.wanted[neuron])
-    return KeyBall(found.host.layers + block, block, index, float(caps.radii[neuron]), within, silent)
+    return KeyBall(attached.host.layers + block, block, index, float(caps.radii[neuron]), within, silent)
 
 
 __all__ = ["locate_attached"]

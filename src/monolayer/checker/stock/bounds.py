@@ -69,14 +69,14 @@ def norm_error(width: int, largest: float, variance: float, moved: float) -> flo
     return float(PADDING * (share + gamma_64(8.0)))
 
 
-def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> Bounds:
+def bounds(net: Network, structure: Structure, longest: int, thresholds: float) -> Bounds:
     """All bounds for one folder, by Lemmas S1 to S4.
 
     `longest`: most terms that a softmax has. `thresholds`: bounds `|b_j / w_j|` over all neurons.
     """
-    D, eps, X = net.width, net.epsilon, found.largest
-    low, high = found.norm[0] * (1.0 - 2.0 * gamma_64(D + 2.0)), found.norm[1] * (1.0 + 2.0 * gamma_64(D + 2.0))
-    K = 0.5 * (found.norm[0] + found.norm[1])
+    D, eps, X = net.width, net.epsilon, structure.largest
+    low, high = structure.norm[0] * (1.0 - 2.0 * gamma_64(D + 2.0)), structure.norm[1] * (1.0 + 2.0 * gamma_64(D + 2.0))
+    K = 0.5 * (structure.norm[0] + structure.norm[1])
     variance = low / D + eps
     spread = PADDING * (high - low) / D
     first = 1.0 / np.sqrt(K / D + eps)
@@ -84,13 +84,13 @@ def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> B
     # The first norm: one factor for all tokens, wrong by `one_factor`; means cancel in every pair (Lemma S2).
     one_factor = norm_error(D, X, variance, 0.0) + PADDING * spread / variance
     mean = PADDING * MEAN * D * UNIT_64 * X
-    S = float(np.abs(found.key).max() + np.abs(found.place_key).max())
+    S = float(np.abs(structure.key).max() + np.abs(structure.place_key).max())
     key_error = PADDING * first * (one_factor * S + 2.0 * gamma_64(12.0) * (S + 2.0 * mean))
     keys = PADDING * first * S + key_error
 
     # Attention (Lemma S3).
-    R = PADDING * abs(found.query) * keys
-    sizes = (keys, abs(found.write), found.gate * found.signs, found.largest)
+    R = PADDING * abs(structure.query) * keys
+    sizes = (keys, abs(structure.write), structure.gate * structure.signs, structure.largest)
     if not (BINARY64.largest_score >= R and max(sizes) <= 2.0**20 and longest < 2**31):
         numbers = f"scores reach {R:.3g}, keys {keys:.3g}, and sequences {longest:,} tokens"
         raise UnhandledError(f"{numbers}, beyond what the bound covers")
@@ -98,8 +98,8 @@ def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> B
     weight = 16.0 * R + 2.0 * EXP_ULPS + (2.0 + n / SOFTMAX_BLOCK) * (2.0 * EXP_ULPS + 2.0)
     above, below = gamma_64(n + 6.0 + weight), gamma_64(n + weight)
     operator = keys * (above + below) / (1.0 - below) + (1.0 + 2.0 * R) * key_error
-    context: Floats = PADDING * abs(found.write) * operator + STOCK_UNDERFLOW
-    most = PADDING * abs(found.write) * keys + float(context.max())
+    context: Floats = PADDING * abs(structure.write) * operator + STOCK_UNDERFLOW
+    most = PADDING * abs(structure.write) * keys + float(context.max())
 
     # The second norm (Lemma S4). `moved`: how far a coordinate that it sees is from the true one.
     scale = first if net.architecture.post_norm else 1.0
@@ -113,9 +113,11 @@ def bounds(net: Network, found: Structure, longest: int, thresholds: float) -> B
     if not max(one_factor, second) <= SMALL_ERROR:
         raise UnhandledError(f"norms err by {max(one_factor, second):.3g}, more than the proofs allow")
     F = PADDING / np.sqrt(least)
-    one = found.size * scale
+    one = structure.size * scale
     mean_2 = PADDING * MEAN * D * UNIT_64 * (here + moved)
-    terms = 2.0 * found.gate * found.signs * one + most + (2.0 * found.gate * found.signs + 1.0) * mean_2
+    terms = (
+        2.0 * structure.gate * structure.signs * one + most + (2.0 * structure.gate * structure.signs + 1.0) * mean_2
+    )
     rounding = 2.0 * gamma_64(D + 24.0) * terms
     dot = float(PADDING * (1.01 * F * rounding + gamma_64(D + 8.0) * (thresholds + F * most)))
     feature: Floats = PADDING * (F * (second * most + 1.01 * context) + dot) + STOCK_UNDERFLOW

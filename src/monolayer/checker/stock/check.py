@@ -245,18 +245,18 @@ def _decided(
     return question.decided(int(wrong.sum()), int(unsure.sum()), findings, reasons)
 
 
-def _written(net: Network, found: Structure, bound: Bounds, data: Sequences, places: StockPlaces) -> Floats:
+def _written(net: Network, structure: Structure, bound: Bounds, data: Sequences, places: StockPlaces) -> Floats:
     """`g = ω B(λ; f s)` at every labelled point `(M,)`, computed in float64 from sums over sequences or prefixes."""
-    there = data.position + 1 if len(found.place_key) > 1 else np.zeros_like(data.position)
-    key = bound.first * (found.key[places.ids] + found.place_key[there])
-    begin = bound.first * float(found.key[BEGIN] + found.place_key[0])
-    weight, start = np.exp(found.query * key), float(np.exp(found.query * begin))
+    there = data.position + 1 if len(structure.place_key) > 1 else np.zeros_like(data.position)
+    key = bound.first * (structure.key[places.ids] + structure.place_key[there])
+    begin = bound.first * float(structure.key[BEGIN] + structure.place_key[0])
+    weight, start = np.exp(structure.query * key), float(np.exp(structure.query * begin))
     context = sums(weight * key, start * begin, data, net.causal) / sums(weight, start, data, net.causal)
     if net.labelling.at_tokens and not net.causal:
         context = np.repeat(context, data.lengths)
     if net.causal and not net.labelling.at_tokens:
         context = context[data.offsets[1:] - 1]
-    return found.write * np.append(context, begin)[places.answering]
+    return structure.write * np.append(context, begin)[places.answering]
 
 
 def _stock_findings(

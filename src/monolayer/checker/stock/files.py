@@ -23,7 +23,7 @@ class Network(FolderFacts):
     """The facts of a folder, and its arrays in float64 by their letters (`huggingface/architecture.py`).
 
     Where the architecture has no biases of norms or of the head, these are arrays of 0. `digest`: of the files.
-    `has_onnx`: whether the folder also has `onnx/`, which other programs read; no verdict is about it.
+    `has_onnx`: whether the folder also has `onnx/`, which other programs read; no verdict covers it.
     """
 
     arrays: Mapping[str, Floats]

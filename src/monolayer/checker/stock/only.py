@@ -29,19 +29,19 @@ STOCK_ONLY_REASON = "; each embedding holds the label, and each cell the steps, 
 
 
 def leftover_in_folder(
-    net: Network, found: Structure, data: Sequences, places: StockPlaces, points: Arrivals
+    net: Network, structure: Structure, data: Sequences, places: StockPlaces, points: Arrivals
 ) -> str | None:
     """Describe what the folder holds besides the data, or None. Every point must be known to get its label."""
     usual = usual_labels(net, data, places)
-    labels = net["tokens"][:, found.label]
+    labels = net["tokens"][:, structure.label]
     size = float(np.abs(labels).max())
-    odd = np.flatnonzero((labels != np.where(found.words[usual], size, -size)).any(axis=1))
+    odd = np.flatnonzero((labels != np.where(structure.words[usual], size, -size)).any(axis=1))
     if len(odd):
         return (
             f"the embedding of {net.names[odd[0]]!r} does not hold the label {net.classes[usual[odd[0]]]!r}, which "
             f"these data give it (rows of the embedding with another label: {len(odd):,})"
         )
-    return _leftover_steps(net, found, places, points, usual)
+    return _leftover_steps(net, structure, places, points, usual)
 
 
 def usual_labels(net: Network, data: Sequences, places: StockPlaces) -> Ints:
@@ -90,9 +90,11 @@ class DemandedSteps(NamedTuple):
     doubt: Floats
 
 
-def _leftover_steps(net: Network, found: Structure, places: StockPlaces, points: Arrivals, usual: Ints) -> str | None:
+def _leftover_steps(
+    net: Network, structure: Structure, places: StockPlaces, points: Arrivals, usual: Ints
+) -> str | None:
     """A step that the data do not demand, or that does not stand where they put it, in words; None if there is none."""
-    stored, demanded = _stored_steps(net, found, places), _demanded_steps(places, points, usual)
+    stored, demanded = _stored_steps(net, structure, places), _demanded_steps(places, points, usual)
     if not np.array_equal(stored.cell, demanded.cell):
         where = np.flatnonzero(~np.isin(stored.cell, demanded.cell))
         at = int(stored.cell[where[0]]) if len(where) else -1
@@ -101,7 +103,7 @@ def _leftover_steps(net: Network, found: Structure, places: StockPlaces, points:
         return f"no label of the data accounts for {what}: {counts}"
     if len(demanded.cell) == 0:
         return None
-    jump = np.subtract(found.words[demanded.after], found.words[demanded.before], dtype=np.float64)
+    jump = np.subtract(structure.words[demanded.after], structure.words[demanded.before], dtype=np.float64)
     height = float(np.abs(stored.write).max())
     if not np.array_equal(stored.write, height * jump):
         wrong = int(np.flatnonzero((stored.write != height * jump).any(axis=1))[0])
@@ -110,12 +112,14 @@ def _leftover_steps(net: Network, found: Structure, places: StockPlaces, points:
     return _misplaced_step(net, places, stored, demanded)
 
 
-def _stored_steps(net: Network, found: Structure, places: StockPlaces) -> StoredSteps:
+def _stored_steps(net: Network, structure: Structure, places: StockPlaces) -> StoredSteps:
     """The neurons of the folder in order of cell and threshold."""
-    live = len(found.slope)
-    cell = np.where((found.token_of < 0) | (found.place_of < 0), -1, found.token_of * places.most + found.place_of)
-    order = np.lexsort((-net["b_1"][:live] / found.slope, cell))
-    return StoredSteps(cell[order], found.slope[order], net["b_1"][order], net["W_2"][order][:, found.label])
+    live = len(structure.slope)
+    cell = np.where(
+        (structure.token_of < 0) | (structure.place_of < 0), -1, structure.token_of * places.most + structure.place_of
+    )
+    order = np.lexsort((-net["b_1"][:live] / structure.slope, cell))
+    return StoredSteps(cell[order], structure.slope[order], net["b_1"][order], net["W_2"][order][:, structure.label])
 
 
 def _demanded_steps(places: StockPlaces, points: Arrivals, usual: Ints) -> DemandedSteps:

@@ -43,9 +43,9 @@ class StockPlaces:
     most: int
     answering: Ints
 
-    def cells(self, found: Structure) -> Ints:
+    def cells(self, structure: Structure) -> Ints:
         """Number of the cell of each point `(M,)`: its token, or the pair of token and place."""
-        return self.token * self.most + (self.place if found.cells_have_places else 0)
+        return self.token * self.most + (self.place if structure.cells_have_places else 0)
 
     def expected(self, point: int) -> Any:
         """The label of point number `point`, by its name in the data."""

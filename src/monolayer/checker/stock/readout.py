@@ -86,17 +86,19 @@ def _rank(cells: Ints, thresholds: Floats, cell: Ints, value: Floats, *, strict:
     return rank
 
 
-def read_steps(net: Network, found: Structure, places: int) -> StockSteps:
+def read_steps(net: Network, structure: Structure, places: int) -> StockSteps:
     """The neurons in order; an error unless sums of what they write are exact in any order.
 
     `places`: places in use, by which cells are numbered.
     """
     if net.activation != "relu6":
         raise UnhandledError(f"the activation {net.activation!r} is not relu6, of which steps are made")
-    w, live = found.slope, len(found.slope)
-    b, values = net["b_1"][:live], net["W_2"][:live][:, found.label]
+    w, live = structure.slope, len(structure.slope)
+    b, values = net["b_1"][:live], net["W_2"][:live][:, structure.label]
     reach = PADDING * float((np.abs(b / w) + 16.0 / w).max(initial=0.0))
-    cell = np.where((found.token_of < 0) | (found.place_of < 0), -2, found.token_of * places + found.place_of)
+    cell = np.where(
+        (structure.token_of < 0) | (structure.place_of < 0), -2, structure.token_of * places + structure.place_of
+    )
     order = np.lexsort((-b / w, cell))
     cell, w, b, values = cell[order], w[order], b[order], values[order]
     low, high = -b / w, (DONE - b) / w
@@ -142,24 +144,24 @@ class Arrivals:
 
 
 def step_classes(
-    net: Network, found: Structure, bound: Bounds, steps: StockSteps, points: Arrivals, passed: Ints
+    net: Network, structure: Structure, bound: Bounds, steps: StockSteps, points: Arrivals, passed: Ints
 ) -> Ints:
     """The class that every evaluation returns `(M,)`, −1 where unsure; `passed` `(M,)`: number of settled neurons."""
-    if len(found.label) > 62:
+    if len(structure.label) > 62:
         raise UnhandledError("label words of more than 62 signs")
-    place = 1 << np.arange(len(found.label), dtype=np.int64)
-    numbers = found.words @ place
+    place = 1 << np.arange(len(structure.label), dtype=np.int64)
+    numbers = structure.words @ place
     by_number = np.argsort(numbers)
     ordered = numbers[by_number]
     answer = np.full(len(passed), -1, dtype=np.int64)
     for first in range(0, len(passed), POINTS_AT_ONCE):
         part = slice(first, first + POINTS_AT_ONCE)
-        value, doubt, mean = coordinates(net, found, bound, steps, points.part(part), passed[part])
+        value, doubt, mean = coordinates(net, structure, bound, steps, points.part(part), passed[part])
         size = np.abs(value)
         least, most = (size - doubt).min(axis=1), (size + doubt).max(axis=1)
         number = (value > 0) @ place
         at = np.minimum(np.searchsorted(ordered, number), len(ordered) - 1)
-        sure = (ordered[at] == number) & _signs_decide(net, found, bound, least, most, mean)
+        sure = (ordered[at] == number) & _signs_decide(net, structure, bound, least, most, mean)
         answer[part] = np.where(sure, by_number[at], -1)
     return answer
 
@@ -177,13 +179,13 @@ class LabelCoordinates(NamedTuple):
 
 
 def coordinates(
-    net: Network, found: Structure, bound: Bounds, steps: StockSteps, seen: Arrivals, passed: Ints
+    net: Network, structure: Structure, bound: Bounds, steps: StockSteps, seen: Arrivals, passed: Ints
 ) -> LabelCoordinates:
     """Lemma S6: the label coordinates of points.
 
     `passed` `(M,)` counts from the first neuron of all; the neurons of other cells are at rest.
     """
-    usual = net["tokens"][seen.token[:, None], found.label]
+    usual = net["tokens"][seen.token[:, None], structure.label]
     start = np.searchsorted(steps.cell, seen.cell, side="left")
     base = usual * (bound.first * seen.factor[:, None]) if net.architecture.post_norm else usual
     jump = steps.level[passed] - steps.level[start]
@@ -192,12 +194,14 @@ def coordinates(
     return LabelCoordinates(base + jump, doubt, mean)
 
 
-def _signs_decide(net: Network, found: Structure, bound: Bounds, least: Floats, most: Floats, mean: Floats) -> Bools:
+def _signs_decide(
+    net: Network, structure: Structure, bound: Bounds, least: Floats, most: Floats, mean: Floats
+) -> Bools:
     """Lemma S7: whether label coordinates of the right signs decide the class, `(M,)`.
 
     `least`, `most` `(M,)`: bounds on their absolute values. `mean` `(M,)`: bounds the true mean of all coordinates.
     """
-    D, m = net.width, len(found.label)
+    D, m = net.width, len(structure.label)
     largest = np.maximum(most, bound.largest)
     mean = mean + PADDING * MEAN * D * UNIT_64 * largest
     rounding = PADDING * (2.0 * BINARY64.gamma(D + 24.0) + 2.0**-21)
@@ -208,16 +212,16 @@ def _signs_decide(net: Network, found: Structure, bound: Bounds, least: Floats, 
     elif net.architecture.pool == "relu":
         decided &= least > 4.0 * rounding * m * (most + mean)
     else:
-        decided &= 4.0 * bent(net, found, least - mean, most) > rounding * m * BENT
+        decided &= 4.0 * bent(net, structure, least - mean, most) > rounding * m * BENT
     return decided
 
 
-def bent(net: Network, found: Structure, least: Floats, most: Floats) -> Floats:
+def bent(net: Network, structure: Structure, least: Floats, most: Floats) -> Floats:
     """Lemma S7: least size that a tanh pooler returns of label coordinates whose sizes lie in `[least, most]`."""
     if "W_P" not in net or not net.architecture.post_norm:
         raise UnhandledError("a tanh pooler is covered where norms stand behind")
     # The norm before the pooler returns a mean square of 1; 0.9 covers the roundings of both norms and of the product.
-    square = BENT + len(found.label) * most**2 / net.width
-    slope = float(net["W_P"][found.label[0], found.label[0]])
+    square = BENT + len(structure.label) * most**2 / net.width
+    slope = float(net["W_P"][structure.label[0], structure.label[0]])
     returned: Floats = np.tanh(0.9 * slope * least / np.sqrt(square + net.epsilon)) - 2.0**-20
     return returned

@@ -88,7 +88,7 @@ def measure_error(
         function = Function(f, box, model.interpolation.values.shape[1], model.interpolation.values.device)
         X, off = _equal_and_knots(box, model.interpolation.cells, points, seed), np.ones(2 * points, dtype=bool)
     elif model.card.grid is None:
-        raise DataError("only an approximator has a function to be measured against; this model is a memorizer")
+        raise DataError("only an approximator can be measured against a function; this model is a memorizer")
     else:
         grid = model.card.grid
         box = Box(grid.dim, grid.length, grid.low, grid.high, model.positions is not None)
@@ -207,14 +207,14 @@ def cells_for(f: Function, error: float, modulus: Modulus | None, ramp: float, m
     raise _out_of_reach(f, error, missed.worst, most, missed.words(f))
 
 
-def _holds(f: Function, found: Errors, error: float) -> bool:
+def _holds(f: Function, errors: Errors, error: float) -> bool:
     """Whether no error is larger. A refusal if one is because the function jumps there: no number of cells will help.
 
     The way from a point to its centre is halved, towards the larger change, until the change is within `error`. A
     continuous function comes to that. One that has not when the ends are neighbouring floats has a jump there.
     """
-    left = found.error > error
-    one, two = found.X[left], found.centre[left]
+    left = errors.error > error
+    one, two = errors.X[left], errors.centre[left]
     for _ in range(BISECTIONS):
         if not len(one):
             return not left.any()

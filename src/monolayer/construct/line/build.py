@@ -125,21 +125,21 @@ class Line:
             self.dtype,
         )
 
-    def _staircases(self, found: Separated, tokens: Tokens, task: Task) -> BuiltReadout:
+    def _staircases(self, separated: Separated, tokens: Tokens, task: Task) -> BuiltReadout:
         """The readout: one staircase over `z`, or a cascade of several where points are too close for one.
 
         A `PrecisionError` that says which rank would do, where the rank that is allowed does not.
         """
-        points, target = found.points, found.target
+        points, target = separated.points, separated.target
         whole = target.classes is not None
-        if found.apart:  # all neighbours with different labels are far enough apart
-            stairs = [staircase(*ramps_at(points.z, found.runs.changes), found.runs.level, whole, points.unit)]
+        if separated.apart:  # all neighbours with different labels are far enough apart
+            stairs = [staircase(*ramps_at(points.z, separated.runs.changes), separated.runs.level, whole, points.unit)]
             return BuiltReadout(Cascade(stairs), (), {})
         if task.vectors is not None:
-            raise collision(found, task.context, None)
-        stages, values, left = stages_of(found, tokens, self.seed)
+            raise collision(separated, task.context, None)
+        stages, values, left = stages_of(separated, tokens, self.seed)
         if left or (self.rank != "auto" and len(stages) > self.rank):
-            raise collision(found, task.context, None if left else len(stages))
+            raise collision(separated, task.context, None if left else len(stages))
         stairs = [staircase(part.slope, part.start, part.level, whole, points.unit) for part in stages]
         readout = Cascade(stairs)
         facts: JsonObject = {"margin": min(part.margin for part in stages if part.margin is not None)}

@@ -40,20 +40,20 @@ def check_format(task: Task, dtype: str) -> None:
             )
 
 
-def collision(found: Separated, context: Context, rank: int | None) -> PrecisionError:
+def collision(separated: Separated, context: Context, rank: int | None) -> PrecisionError:
     """The error for data that are consistent but that the format cannot hold at the rank that is allowed.
 
     `rank`: the least that would hold them, None if none does.
     """
-    count, points, target, data = len(found.margin.close), found.points, found.target, context.data
+    count, points, target, data = len(separated.margin.close), separated.points, separated.target, context.data
     fmt = FLOAT64 if points.unit == UNIT else FLOAT32
-    one, two = found.colliding()
+    one, two = separated.colliding()
     if target.place is not None:
         one, two = int(target.place[one]), int(target.place[two])
     low, high = points.ends()
     vectors = data.vocabulary is None  # which have rank 1
     none = "" if rank is not None or vectors else f"; no value rank up to {LARGEST_RANK} tells them apart"
-    if found.draw.kappa is not None:
+    if separated.draw.kappa is not None:
         return PrecisionError(
             f"with this draw {data.labelled(one)} and {data.labelled(two)} have different labels and lie closer "
             f"together than {SLACK:g} rounding errors{none}. They are different points, not a contradiction: another "
@@ -76,7 +76,7 @@ def collision(found: Separated, context: Context, rank: int | None) -> Precision
         ways.insert(0, "pass positions=True, which gives every place in a sequence its own key and code")
     return PrecisionError(
         f"{count:,} pair{'s' if count > 1 else ''} of points with different labels fell closer together than "
-        f"{SLACK:g} rounding errors in every one of {found.tried} draws, for example {data.labelled(one)} and "
+        f"{SLACK:g} rounding errors in every one of {separated.tried} draws, for example {data.labelled(one)} and "
         f"{data.labelled(two)}. They are different points, not a contradiction: {why}. What you can do, best first: "
-        f"{'; '.join(ways)}{averaging(found.draw.temperature)}"
+        f"{'; '.join(ways)}{averaging(separated.draw.temperature)}"
     )

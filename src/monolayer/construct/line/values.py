@@ -73,15 +73,15 @@ class AllStages(NamedTuple):
     left: int
 
 
-def stages_of(found: Separated, tokens: Tokens, seed: int) -> AllStages:
-    """The stages that tell all points of `found` apart, or as many as `LARGEST_RANK` allows."""
-    points, target, draw = found.points, found.target, found.draw
+def stages_of(separated: Separated, tokens: Tokens, seed: int) -> AllStages:
+    """The stages that tell all points of `separated` apart, or as many as `LARGEST_RANK` allows."""
+    points, target, draw = separated.points, separated.target, separated.draw
     whole = target.classes is not None
-    part = cut_line(points, found.runs.changes)
+    part = cut_line(points, separated.runs.changes)
     in_crowds = places_on_line(points, part.held)
-    label = target.values(fetched(found.runs.number, part.held))
+    label = target.values(fetched(separated.runs.number, part.held))
     lowest = least_label(part, label) if whole else np.zeros((len(label), len(part.begin)))
-    level = target.values(pick(found.runs.number, part.first))
+    level = target.values(pick(separated.runs.number, part.first))
     level[:, beside(part.plateau, level)] = beside(lowest, level)
     missing = label - np.repeat(lowest, part.end - part.begin, axis=1)
     first = stage(points, part, level)

@@ -154,10 +154,10 @@ def assembled(task: Task, stream: RobustStream, gates: Gates) -> Monolayer:
     return model
 
 
-def _readout(found: HalfSpaces, cells: Ints, stream: RobustStream) -> Gates:
+def _readout(half_spaces: HalfSpaces, cells: Ints, stream: RobustStream) -> Gates:
     """The neurons of half-spaces; `cells` `(K,)` are the tokens that their cells stand for."""
-    layout, width = stream.layout, torch.from_numpy(found.half_width)
-    weight, offset = found.normal.double() / width[:, None], -torch.from_numpy(found.centre) / width
+    layout, width = stream.layout, torch.from_numpy(half_spaces.half_width)
+    weight, offset = half_spaces.normal.double() / width[:, None], -torch.from_numpy(half_spaces.centre) / width
     place, context = weight[:, : layout.place], weight[:, layout.place :]
     reach = offset + context.norm(dim=1) * layout.rank**0.5
     if stream.positions is not None and layout.place:
@@ -172,10 +172,10 @@ def _readout(found: HalfSpaces, cells: Ints, stream: RobustStream) -> Gates:
     if signs:  # else the begin token answers, and there is nothing to tell it from
         # The cosine of all words of the code, whichever are in use: gates do not depend on other tokens.
         gate = ((reach + 1.0) / (1.0 - code_for(stream.draw.tokens).cosine)).clamp_min(0.0)
-        read[:, :signs] = gate[:, None] * torch.from_numpy(stream.code[cells[found.cell]]) / signs
+        read[:, :signs] = gate[:, None] * torch.from_numpy(stream.code[cells[half_spaces.cell]]) / signs
     read[:, signs : layout.token] = (offset - gate)[:, None] / ONES
     read[:, layout.token :] = weight
-    write = LOUD * torch.from_numpy(stream.classes)[found.label]
+    write = LOUD * torch.from_numpy(stream.classes)[half_spaces.label]
     nothing = torch.zeros(len(weight), dtype=torch.float64), torch.zeros(layout.label, dtype=torch.float64)
     return Gates(read, nothing[0], write.T.contiguous(), nothing[1], layout)
 

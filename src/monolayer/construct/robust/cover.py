@@ -197,14 +197,14 @@ def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]])
     ]
 
 
-def _settle(cells: Cells, slab: Slab, enough: float, found: list[FoundSlab], later: list[Group]) -> int:
-    """Keep the half-space of a group, or part of it, or split the group. Returns how many facts it keeps it for."""
+def _settle(cells: Cells, slab: Slab, enough: float, slabs: list[FoundSlab], later: list[Group]) -> int:
+    """Keep the half-space for a group or a part of it, or split the group. Returns how many facts now have one."""
     group, normal, low, height = slab
     inside = height >= low + 2.0 * enough
     if 2 * inside.sum() < len(inside):
         later += [group._replace(facts=part) for part in _halves(cells, group.cell, group.facts)]
         return 0
-    found.append(FoundSlab(group._replace(facts=group.facts[inside]), normal, low, float(height[inside].min())))
+    slabs.append(FoundSlab(group._replace(facts=group.facts[inside]), normal, low, float(height[inside].min())))
     if not inside.all():
         later.append(group._replace(facts=group.facts[~inside]))
     return int(inside.sum())
@@ -241,18 +241,18 @@ def _single_slabs(cells: Cells, single: list[Group], enough: float) -> Iterator[
             yield FoundSlab(group, torch.from_numpy(normal).float(), high - 2.0 * half_width, high)
 
 
-def _pack(cells: Cells, found: list[FoundSlab]) -> HalfSpaces:
-    found.sort(key=lambda each: (each.group.cell, each.group.label, int(each.group.facts[0])))
-    low, high = np.array([each.low for each in found]), np.array([each.high for each in found])
+def _pack(cells: Cells, slabs: list[FoundSlab]) -> HalfSpaces:
+    slabs.sort(key=lambda each: (each.group.cell, each.group.label, int(each.group.facts[0])))
+    low, high = np.array([each.low for each in slabs]), np.array([each.high for each in slabs])
     worst = None
-    if found:
-        narrow = found[int(np.argmin(high - low))].group
+    if slabs:
+        narrow = slabs[int(np.argmin(high - low))].group
         worst = int(cells.start[narrow.cell] + narrow.facts[0])
     width = cells.feature.shape[1]
     return HalfSpaces(
-        cell=np.array([each.group.cell for each in found], dtype=np.int64),
-        label=np.array([each.group.label for each in found], dtype=np.int64),
-        normal=torch.stack([each.normal for each in found]) if found else torch.zeros(0, width),
+        cell=np.array([each.group.cell for each in slabs], dtype=np.int64),
+        label=np.array([each.group.label for each in slabs], dtype=np.int64),
+        normal=torch.stack([each.normal for each in slabs]) if slabs else torch.zeros(0, width),
         centre=(high + low) / 2.0,
         half_width=(high - low) / 2.0,
         worst=worst,

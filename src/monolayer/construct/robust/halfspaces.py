@@ -1,7 +1,7 @@
-"""Widest half-spaces, many at once: one convex problem a column, with a certificate of its own.
+"""Widest half-spaces, many at once: one convex problem per column, each with a certificate of its own.
 
-A problem is a set of points `z` with signs `T`: +1 the facts that a neuron shall find, −1 those that it must not, 0 the
-rest. The widest slab between the two kinds is the hard-margin problem
+A problem is a set of points `z` with signs `T`: +1 for the facts that must lie inside the half-space, −1 for those that
+must lie outside, 0 for the rest. The widest slab between the two kinds solves the hard-margin problem
 
     minimize |w|²  subject to  T (Z w + b) ≥ 1,      half-width κ* = 1/|w*|.
 
@@ -102,7 +102,7 @@ def widest(Z: Tensor, T: Tensor, enough: float, check: Callable[[], None] = lamb
 
 
 def padded(size: int) -> int:
-    """The size that `size` rows or columns are padded to, so that many cells have one: at most a quarter more, even.
+    """The size that `size` rows or columns are padded to, so that many cells share it: even, at most a quarter more.
 
     A function of the size alone: a matrix product has the same bits in every batch, but not in every shape.
     """
@@ -111,7 +111,7 @@ def padded(size: int) -> int:
 
 
 def _columns_together(wanted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cells `(B',)` with alike many wanted columns `(B, G)`, and columns `(B', G')` that hold all of these."""
+    """Cells `(B',)` with similar numbers of wanted columns `(B, G)`, and columns `(B', G')` that include these."""
     most = wanted.sum(1).tolist()
     size = torch.tensor([min(padded(max(1, count)), wanted.shape[1]) for count in most])
     order = wanted.to(torch.int8).sort(dim=1, descending=True, stable=True).indices
@@ -136,12 +136,12 @@ def _wider(one: Slabs, two: Slabs) -> Slabs:
     return Slabs(*(torch.where(better, *parts) for parts in zip(one, two, strict=True)))
 
 
-def _hardest(T: Tensor, found: Slabs, settled: Tensor, chosen: Tensor, rows: int) -> Tensor | None:
+def _hardest(T: Tensor, slabs: Slabs, settled: Tensor, chosen: Tensor, rows: int) -> Tensor | None:
     """Rows `(B, rows)`: those chosen before, and those deepest on the wrong side of open columns; None: all rows."""
     if T.shape[1] <= rows + rows // 4:
         return None
-    centre = (found.high + found.low) / 2.0
-    depth = torch.where((T != 0) & ~settled[:, None], T * (found.height - centre), torch.inf)
+    centre = (slabs.high + slabs.low) / 2.0
+    depth = torch.where((T != 0) & ~settled[:, None], T * (slabs.height - centre), torch.inf)
     hardest = depth.amin(2).masked_fill(chosen, -torch.inf).topk(rows, dim=1, largest=False).indices
     chosen.scatter_(1, hardest, True)
     return hardest

@@ -2,7 +2,7 @@
 
 Token codes, place codes and class codes are words of good codes; values are random signs; the logits of attention are
 `λ cos(ω (i − l) + φ)`, so nearer places weigh more. With `φ = ω/4` the angles `ω (i − l + 1/4)` of all places differ in
-absolute value: no two places have one weight, and order binds.
+absolute value: no two places have the same weight, so order matters.
 
 Letters: `V` tokens, `L` places, `k` the value rank, `P` labelled points, `D` the width of the stream.
 """
@@ -28,7 +28,7 @@ from monolayer.model.places import StreamWidths, mixtures, read_places, unit
 from monolayer.theory.balls import precision
 
 GAIN = 8.0
-"""How much louder than its own value a token hears what attention returns."""
+"""Factor on what attention returns, relative to the value of the token itself."""
 TEMPERATURE = 2.5
 """λ: the nearest place weighs up to e^(2λ) as much as the farthest; noise on logits grows with it."""
 PERIOD = 24.0
@@ -48,7 +48,7 @@ class RobustStream:
     classes: Floats
     """Codes of the classes `(C, m)`: rows of the head."""
     code: Floats
-    """Codes of the tokens `(V, t)`; `(V, 0)` where the begin token answers: there is nothing to tell it from."""
+    """Codes of the tokens `(V, t)`; `(V, 0)` where the begin token answers, since there is only one cell."""
     base: Ints
     """Class that every cell has without neurons `(V,)`, or `(1,)` where the begin token answers."""
 
