@@ -17,8 +17,8 @@ from approximated import approximated
 from colours import INK, LIGHT, RULE, SVG_STYLE, WIDE
 
 from monolayer_experiments import SECTIONS, find
-from monolayer_experiments.experiment import Figure
-from monolayer_experiments.report import MAIN_FIGURE, plotly_script
+from monolayer_experiments.experiment import Figure, Table
+from monolayer_experiments.report import MAIN_FIGURE, parted, plotly_script
 from monolayer_experiments.results import ExperimentRecord, read
 
 ROOT = Path(__file__).parent.parent.parent
@@ -39,7 +39,7 @@ def figure_of(record: ExperimentRecord) -> Figure:
 
 
 def markdown(found: dict[str, ExperimentRecord]) -> str:
-    """The page: question, answer, figure with its caption, and limits with the name of the record."""
+    """The page: question, answer, maybe a table, figure with its caption, limits with the name of the record."""
     parts = [HEAD]
     for section, names in SECTIONS.items():
         parts.append(f"## {section}\n")
@@ -49,11 +49,18 @@ def markdown(found: dict[str, ExperimentRecord]) -> str:
             parts += [
                 f"### {experiment.question}\n",
                 _wrapped(experiment.answer(record.results)),
+                *map(_rows, parted(name, experiment.tables(record.results))[0]),
                 f"![{picture.title}](figures/{name}.svg)\n",
                 _wrapped(f"*{picture.title}.* {picture.caption}".rstrip()),
                 _wrapped(f"**Limits** ([`{name}`](../results/{name}.json)). {experiment.limits(record.results)}"),
             ]
     return "\n".join(parts)
+
+
+def _rows(table: Table) -> str:
+    """A table in Markdown, under its title."""
+    lines = [table.columns, ["---"] * len(table.columns), *table.rows]
+    return f"*{table.title}.*\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def _wrapped(paragraph: str) -> str:

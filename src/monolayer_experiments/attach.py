@@ -308,26 +308,21 @@ def _windows(ids: torch.Tensor, length: int) -> list[list[int]]:
     return [ids[at : at + length].tolist() for at in range(0, len(ids) - length + 1, length)]
 
 
-def _in_words(row: Results) -> str:
-    if row["method"] != "attach" and not above(row["efficacy"], row["chance"], row["facts"]):
-        return f"{row['method']} {share(row['efficacy'])} (no more than guessing)"
-    return (
-        f"{row['method']} has {share(row['efficacy'])} of the facts right and {share(row['paraphrase'])} of their "
-        f"rewordings, changes logits at {share(row['places'] / row['of'])} of the places of other text, and still says "
-        f"{share(row['known_right'])} of the airports that the host knew"
-    )
-
-
-def _few_facts(rows: list[Results]) -> str:
-    """The method that does best on rewordings of the fewest facts: where these are few, attaching has no such use."""
+def _against(rows: list[Results]) -> str:
+    """The method that does best on rewordings of the fewest facts, which attaching does not recognize at all."""
     fewest = min(column(rows, "facts"))
     best = max(where(rows, facts=fewest), key=lambda row: float(row["paraphrase"]))
-    return f"With {fewest:,} facts, {_in_words(best)}. " if best["paraphrase"] > 0.0 else ""
+    if best["method"] == "attach" or best["paraphrase"] == 0.0:
+        return ""
+    return (
+        f" Against us: with {fewest:,} facts {best['method']} has {share(best['efficacy'])} of them right and "
+        f"{share(best['paraphrase'])} of their rewordings."
+    )
 
 
 def answer(results: Results) -> str:
     """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
-    host, most = results["host"], max(column(results["rows"], "facts"))
+    host = results["host"]
     attached = where(results["rows"], method="attach")
     counts = ", ".join(f"{row['facts']:,}" for row in attached)
     came = "every fact came back" if min(column(attached, "efficacy")) == 1.0 else "NOT every fact came back"
@@ -336,8 +331,8 @@ def answer(results: Results) -> str:
     guessed = " (where one is right, the host guessed it)" if max(column(attached, "paraphrase")) > 0.0 else ""
     return (
         f"Of {counts} facts attached to a GPT-2 ({host['layers']} layers, width {host['width']}), {came} by free "
-        f"generation, and {bits}; rewordings are not recognized, by design{guessed}. {_few_facts(results['rows'])}With "
-        f"{most:,} facts: {'; '.join(map(_in_words, where(results['rows'], facts=most)))}."
+        f"generation, and {bits}; rewordings are not recognized, by design{guessed}."
+        f"{_against(results['rows'])}"
     )
 
 
@@ -379,7 +374,19 @@ def tables(results: Results) -> list[Table]:
         for row in results["rows"]
         for name, found in row["grid"].items()
     ]
+    most = max(column(results["rows"], "facts"))
+    brief = (
+        "method; facts right: efficacy %; rewordings: paraphrase %; places of other text that change: changed %; "
+        "airports that the host knew: known_right %; seconds"
+    )
     return [
+        table(
+            f"With {most:,} facts",
+            where(results["rows"], facts=most),
+            brief,
+            efficacy=lambda row: _efficacy(row),
+            changed=lambda row: row["places"] / row["of"],
+        ),
         table(
             "Methods",
             results["rows"],

@@ -77,24 +77,21 @@ def answer(results: Results) -> str:
         return f"No: the construction returned {share(wrong[0]['accuracy'])} of {wrong[0]['sequences']:,} sequences."
     last = built[-1]
     labels = last["sequences"] * results["length"]
-    text = f"The construction returned every label at every size, up to {labels:,}."
-    for each in built:
-        rows = where(trained, sequences=each["sequences"])
-        exact = where(rows, accuracy=1.0)
-        start = f"On {each['sequences']:,} sequences"
-        if exact:
-            best = min(exact, key=lambda row: row["alone"])
-            text += (
-                f" {start} {len(exact)} of {len(rows)} training runs did too, the quickest ({best['model']}) in "
-                f"{best['steps']:,} steps and {amount(best['alone'])} s, against {amount(each['seconds'])} s of "
-                "construction."
-            )
-        else:
-            best = max(rows, key=lambda row: row["accuracy"])
-            text += (
-                f" {start} no training run did; the best, {best['model']}, had {share(best['accuracy'])} right after "
-                f"{amount(best['seconds'])} s, against {amount(each['seconds'])} s of construction."
-            )
+    text = f"The construction returned every label at every size, up to {labels:,} in {amount(last['seconds'])} s."
+    rows = where(trained, sequences=last["sequences"])
+    exact = where(rows, accuracy=1.0)
+    if exact:
+        best = min(exact, key=lambda row: row["alone"])
+        text += (
+            f" There {len(exact)} of {len(rows)} training runs did too, the quickest ({best['model']}) in "
+            f"{best['steps']:,} steps and {amount(best['alone'])} s."
+        )
+    else:
+        best = max(rows, key=lambda row: row["accuracy"])
+        text += (
+            f" There no training run did; the best, {best['model']}, had {share(best['accuracy'])} right after "
+            f"{amount(best['seconds'])} s."
+        )
     low = where(trained, model="1 layer, rank 1")
     if where(trained, accuracy=1.0) and low and not where(low, accuracy=1.0):
         text += " With these budgets no training run got there with rank 1, the rank of the construction."

@@ -31,7 +31,7 @@ from monolayer.theory.rate import (
 )
 from monolayer_experiments.embedded import certain, memorize_embedded
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
-from monolayer_experiments.look import Trace, amount, column, figure, line, low_to_high, scatter, share, table
+from monolayer_experiments.look import Trace, amount, column, figure, line, low_to_high, scatter, share, table, where
 from monolayer_experiments.packed import memorize_packed, pack
 from monolayer_experiments.perturbed import ENOUGH, NOISE_DRAWS, recall, tolerance
 from monolayer_experiments.runs import budget
@@ -159,37 +159,39 @@ def _rows(results: Results) -> list[Results]:
 
 def answer(results: Results) -> str:
     """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
-    rows = {row["name"]: row for row in _rows(results)}
-    kinds = ("robust", "in the embedding", "trained", "trained for noise")
-    cells, facts, plain, hardened = (
-        [row for name, row in rows.items() if name.split(",")[0] == kind] for kind in kinds
+    rows = _rows(results)
+    packed = where(rows, name="packed")[0]
+    facts, trained = _borne(rows, "in the embedding"), _borne(rows, "trained", "trained for noise")
+    text = (
+        f"The more noise a model bears, the fewer bits it holds: of {results['points']:,} random labels the packed "
+        f"readout holds {amount(_density(packed))} bits per parameter at no noise"
     )
-    best = max(cells, key=lambda row: row["noise"] or 0.0)
-    exact, many = rows["line"], rows["packed, 8,192 classes"]
-    return (
-        f"The more noise a model bears, the fewer bits it holds. On {results['points']:,} random labels, in bits per "
-        f"parameter and the noise that leaves 99 of 100 labels right in {NOISE_DRAWS} draws: the packed readout "
-        f"{amount(_density(rows['packed']))} ({amount(_density(many))} with 8,192 classes) at none; the line "
-        f"{amount(_density(exact))} at {_noise(exact)}; half-spaces, which `robust=True` builds, "
-        f"{low_to_high(map(_density, cells))} at up to {_noise(best)}, and {_certain(cells)}; facts in the embedding "
-        f"{_ends(facts)}, {_certain(facts)}; "
-        f"trained Transformers {_ends(plain)}; trained with noise of {amount(results['trained for'], 2)} at every "
-        f"step {_ends(hardened)}. {_curves(facts, hardened)}{_fresh(results)}"
-    )
+    if facts:
+        text += (
+            f", and facts in the embedding {_at(facts[-1])} (the noise that leaves 99 of 100 labels right in "
+            f"{NOISE_DRAWS} draws)"
+        )
+    ahead = [(ours, theirs) for ours in facts for theirs in trained if _density(theirs) >= _density(ours)]
+    ahead = [(ours, theirs) for ours, theirs in ahead if theirs["noise"] >= ours["noise"]]
+    if not ahead:
+        return f"{text}."
+    ours, theirs = max(ahead, key=lambda pair: _density(pair[0]))
+    return f"{text}. Against us: {theirs['name']} holds {_at(theirs)}, where facts in the embedding hold {_at(ours)}."
 
 
-def _curves(facts: list[Results], hardened: list[Results]) -> str:
-    """How far the densest tolerant networks lie below the two curves at their noise."""
-    parts = []
-    for words, rows in (("facts in the embedding", facts), ("the Transformer trained for noise", hardened)):
-        for row in [row for row in rows if row["noise"]][:1]:
-            noise = row["noise"]
-            rate = row["rate"] or bits_of_normal_weights(noise, 1.0 - ENOUGH, CLASSES)
-            parts.append(
-                f"{amount(rate, 2)} and {amount(bits_read_linearly(noise, 1.0 - ENOUGH))} where {words} hold"
-                f"{'' if rows is facts else 's'} {amount(_density(row), 2)}"
-            )
-    return f"The rate theorem and Gardner's curve allow {'; '.join(parts)}." if parts else ""
+def _borne(rows: list[Results], *kinds: str) -> list[Results]:
+    """The rows of these kinds that bear some noise, those that bear most at the end."""
+    return sorted((row for row in rows if row["name"].split(",")[0] in kinds and row["noise"]), key=_noise_of)
+
+
+def _noise_of(row: Results) -> float:
+    return float(row["noise"])
+
+
+def _at(row: Results) -> str:
+    """Bits per parameter at the noise that a row bears; a row with wrong labels says how many are right."""
+    right = "" if row["recall"] == 1.0 else f" ({share(row['recall'])} right without noise)"
+    return f"{amount(_density(row), 2)} at {amount(row['noise'], 2)}{right}"
 
 
 def _fresh(results: Results) -> str:
@@ -205,32 +207,9 @@ def _fresh(results: Results) -> str:
     )
 
 
-def _certain(rows: list[Results]) -> str:
-    """For which change of every weight rows are proved, at the most, and which of them are not proved at all."""
-    sure = [row["proved"] for row in rows if row["proved"]]
-    words = f"proved for every change up to {amount(max(sure), 2)}" if sure else "not proved"
-    without = [f"{amount(_density(row), 2)} bits" for row in rows if not row["proved"]]
-    return f"{words} (that of {', '.join(without)} is not proved)" if sure and without else words
-
-
-def _ends(rows: list[Results]) -> str:
-    """Density at noise, densest and toughest row; a row with wrong labels says how many are right."""
-    rows = [row for row in rows if row["noise"]] or rows
-    words = [
-        f"{amount(_density(row), 2)} at {_noise(row)}"
-        + ("" if row["recall"] == 1.0 else f" ({share(row['recall'])} right without noise)")
-        for row in [*rows[:1], *rows[1:][-1:]]
-    ]
-    return " and ".join(words) or "(refused)"
-
-
 def _density(row: Results) -> float:
     """Bits per parameter, of the labels that are right."""
     return float(row["bits"] * row["recall"] / row["parameters"])
-
-
-def _noise(row: Results) -> str:
-    return "none tried" if row["noise"] is None else amount(row["noise"], 2)
 
 
 KINDS = {
@@ -304,7 +283,11 @@ def tables(results: Results) -> list[Table]:
     """The tables of the report page, filled from the raw `results` of `run`."""
     shown: Results = {key: lambda row, key=key: amount(row.get(key), 2) for key in ("noise", "proved", "rate")}
     shown |= {"density": _density, "right": lambda row: f"{row['recall']:.4%}"}
-    head = "network: name; parameters; neurons; bits per parameter: density; right; noise; rate there: rate; proved"
+    shown["gardner"] = lambda row: amount(bits_read_linearly(row["noise"], 1.0 - ENOUGH), 2) if row["noise"] else "—"
+    head = (
+        "network: name; parameters; neurons; bits per parameter: density; right; noise; rate there: rate; Gardner "
+        "there: gardner; proved"
+    )
     fresh = "network: name; seed; parameters; bits per parameter: density; right; noise; rate there: rate"
     return [
         table("What they hold", _rows(results), head, **shown),
@@ -324,5 +307,5 @@ def limits(results: Results) -> str:
         "have no answer yet. The rate of a network is estimated from its own weights, where the theorem has means over "
         "all labellings; Gardner's curve is for many weights and features ±1. Noise is asked of some sequences only. "
         f"Trained models had {budget(results)} each, search of the learning rate included. "
-        f"Figures of others, where they are drawn, are for other data.{words}"
+        f"Figures of others, where they are drawn, are for other data.{words}{_fresh(results)}"
     )

@@ -154,31 +154,26 @@ def _shares(rows: list[Results], key: str) -> list[float]:
     return [row[key] / row["variance"] for row in _hidden(rows)]
 
 
+def _percent(row: Results, key: str) -> str:
+    return "—" if row[key] is None else f"{amount(100 * row[key] / row['variance'], 2)} %"
+
+
 def answer(results: Results) -> str:
     """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     three, four = (_finest(results, length) for length in (3, 4))
-    proved, last = sum(row["verdict"] == "proved" for row in results["rows"]), results["waves"][-1]
-
-    def most(rows: list[Results], key: str) -> str:
-        return f"{amount(100 * max(_shares(rows, key)), 2)} %"
-
-    def every(rows: list[Results], key: str) -> str:
-        return low_to_high([100 * each for each in _shares(rows, key)], lambda each: amount(each, 2)) + " %"
-
+    proved = sum(row["verdict"] == "proved" for row in results["rows"])
     seen = [row["target"] for row in three if row not in _hidden(three)]
     spared = [row["target"] for row in _hidden(four) if row["two_heads"] < row["without"]]
-    against = f" (of {', '.join(spared)} the best readout of two would leave less than that network)" if spared else ""
+    one = low_to_high([100 * each for each in _shares(three, "one_head")], lambda each: amount(each, 2))
+    against = f" Against us: of {', '.join(spared)} the best readout of two heads would leave less than three, built."
     return (
-        "For scalar tokens n − 1 are enough in the maximum norm, and for n − 1 outputs or more fewer are not, by proof "
-        "(docs/first-block.md); in the mean one is too few for n ≥ 3, by proof, and what 2 to n − 2 can do is open. "
-        f"One head sees {', '.join(seen) or 'no target'} by itself. Of the other targets of three tokens one head "
-        f"leaves {every(three, 'one_head')} of the variance, whatever the readout, by estimate. Two heads, built with "
-        f"{three[0]['cells']} cells, leave at most {most(three, 'without')}, and one head with a first block and as "
-        f"many cells at most {most(three, 'with_block')}. For four tokens one head leaves {every(four, 'one_head')}, "
-        f"two leave {every(four, 'two_heads')}, and three, built with {four[0]['cells']} cells, at most "
-        f"{most(four, 'without')}{against}. Certificates of the networks without a first block, for all points of the "
-        f"domain: {proved} of {len(results['rows'])} proved. Of the wave of Theorem D with K = {last['K']} one head "
-        f"leaves {amount(last['left'])} of ½, where the theorem proves {amount(least_left_by_one(last['K']))}."
+        "For scalar tokens n − 1 heads are enough in the maximum norm, and for n − 1 outputs or more fewer are not, by "
+        "proof (docs/first-block.md); in the mean one is too few for n ≥ 3, by proof, and what 2 to n − 2 can do is "
+        f"open. One head sees {', '.join(seen) or 'no target'} by itself; of the other targets of three tokens it "
+        f"leaves {one} % of the variance, whatever the readout, by estimate, and two heads, built with "
+        f"{three[0]['cells']} cells, leave at most {amount(100 * max(_shares(three, 'without')), 2)} %. Networks "
+        f"without a first block, for all points of the domain: {proved} of {len(results['rows'])} proved."
+        f"{against if spared else ''}"
     )
 
 
@@ -233,7 +228,16 @@ def tables(results: Results) -> list[Table]:
         "without; largest: without_sup; certificate: verdict; one head and block: with_block; largest there: "
         "with_block_sup"
     )
+    finest = [row for length in (3, 4) for row in _finest(results, length)]
+    keys = {"one": "one_head", "two": "two_heads", "without": "without", "block": "with_block"}
+    brief = "target; n: length; one head: one; two: two; cells; n − 1 heads, built: without; one head and block: block"
     return [
+        table(
+            "What is left of the variance on the finest grid",
+            finest,
+            brief,
+            **{name: partial(_percent, key=key) for name, key in keys.items()},
+        ),
         table("What heads leave, mean square", results["rows"], head),
         table(
             "The wave of Theorem D",

@@ -300,27 +300,28 @@ def _found(results: Results) -> list[Results]:
 
 def answer(results: Results) -> str:
     """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
-    rows = [row for row in _found(results) if row["kind"] == "isotropic"]
-    spiked = [row for row in _found(results) if row["kind"] == "anisotropic"]
-    densities = {way: low_to_high(map(density, where(rows, way=way))) for way in WAYS if where(rows, way=way)}
-    bent = {way: low_to_high(map(density, where(spiked, way=way))) for way in WAYS if where(spiked, way=way)}
+    rows = where(_found(results), kind="isotropic")
     random, fitted = (
         low_to_high(_ratios(rows, squares, margin))
         for squares, margin in (("whitened", "margin"), ("fitted", "fitted, margin"))
     )
     return (
         f"{_training_said(_found(results))} A margin in place of least squares needs {random} times fewer parameters "
-        f"on the same random gates, and {fitted} times fewer on the same fitted gates. Bits per parameter, all 3dm "
-        f"counted, every fact right and certified, over the loads and dimensions measured, isotropic keys "
-        "(anisotropic in brackets): "
-        + "; ".join(f"{way} {densities[way]} ({bent.get(way, '—')})" for way in densities)
-        + ". Counting the "
-        "readout alone, whose gates a seed draws again, the margin holds "
-        f"{low_to_high(3 * density(row) for row in where(rows, way='margin'))} bits per parameter. Noise that leaves "
-        "99 of 100 facts right, at the width that ridge regression needs: "
-        + "; ".join(f"{way} {_noise_said(where(results['noise'], way=way, kind='isotropic'))}" for way in WAYS)
-        + "."
+        f"on the same random gates, and {fitted} times fewer on the same fitted gates."
     )
+
+
+def _by_way(results: Results) -> list[Results]:
+    """For each way the bits per parameter over all loads and dimensions, and the noise that it bears."""
+    rows = []
+    for way in WAYS:
+        of_kind = {kind: where(_found(results), way=way, kind=kind) for kind in KINDS}
+        said = {kind: low_to_high(map(density, found)) if found else "—" for kind, found in of_kind.items()}
+        alone = way in RANDOM_GATES and of_kind["isotropic"]
+        readout = low_to_high(3 * density(row) for row in of_kind["isotropic"]) if alone else "—"
+        noise = _noise_said(where(results["noise"], way=way, kind="isotropic"))
+        rows.append({"way": way, **said, "readout": readout, "noise": noise})
+    return rows
 
 
 def _training_said(rows: list[Results]) -> str:
@@ -399,7 +400,14 @@ def tables(results: Results) -> list[Table]:
         "way; keys: kind; d: dim; facts over d²: load; facts; width; bits per parameter: bits; of the readout: readout"
     )
     noisy = "way; keys: kind; d: dim; facts; width; noise"
+    summary = (
+        "way; isotropic keys: isotropic; anisotropic keys: anisotropic; of the readout alone: readout; noise that "
+        "leaves 99 of 100 facts right: noise"
+    )
     return [
+        table(
+            "Bits per parameter, every fact right and certified, over loads and dimensions", _by_way(results), summary
+        ),
         table("Least widths", results["rows"], head, **shown),
         table("Noise at the width of ridge regression", results["noise"], noisy, noise=shown["noise"]),
     ]

@@ -108,38 +108,19 @@ def at_most_labels(results: Results, kind: str, rank: int) -> float:
 def answer(results: Results) -> str:
     """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
     low, high, full = results["ranks"][0], results["ranks"][-1], results["width"]
-    values, scores = (_capacities(results, kind) for kind in ("values", "scores"))
     built = {row["rank"]: row for row in results["built"]}
-    share_of = {
-        (kind, rank): share(at_most_labels(results, kind, rank))
-        for kind in ("values", "scores")
-        for rank in (low, high, full)
-    }
+    one, three = (where(results["functions"], made="constructed", rank=k)[0]["largest"][0] for k in (1, TOKENS - 1))
     text = (
-        f"Constructed, always with scores of rank 1, {_held(built[low])} labels come back in float32 at value rank "
-        f"{low} and {_held(built[high])} at value rank {high}. Trained for {budget(results)} at width {full}, of "
-        f"{results['sizes'][-1]:,} labels {share_of['values', low]} come back at value rank {low}, "
-        f"{share_of['values', high]} at {high} and {share_of['values', full]} at full ranks; with full values and "
-        f"scores of rank {low} {share_of['scores', low]}, of rank {high} {share_of['scores', high]}. The most labels "
-        f"that all come back are {values[0]:,} at value rank {low}, {scores[0]:,} at score rank {low} with full "
-        f"values, {scores[-1]:,} at full ranks."
+        f"Constructed with scores of rank 1, {_held(built[low])} labels come back in float32 at value rank {low} and "
+        f"{_held(built[high])} at value rank {high}; trained for {budget(results)} at width {full}, of "
+        f"{results['sizes'][-1]:,} labels {share(at_most_labels(results, 'values', low))} come back at value rank "
+        f"{low} and {share(at_most_labels(results, 'values', full))} at full ranks. Sorting four numbers, the "
+        f"construction of value rank 1 has a largest error of {_two(one)}, where no network has less than "
+        f"{_two(least_error(1))}, and that of rank 3 {_two(three)}."
     )
-    one, three = (where(results["functions"], made="constructed", rank=k)[0] for k in (1, TOKENS - 1))
-    first, last, scored = (
-        low_to_high(_errors(results, kind, "largest", rank), _two)
-        for kind, rank in (("values", low), ("values", full), ("scores", low))
-    )
-    text += (
-        f" Sorting four numbers, constructions of {one['knots']:,} and {three['knots']:,} knots have a largest error "
-        f"of {_two(one['largest'][0])} at value rank 1, where no network has less than {_two(least_error(1))}, and "
-        f"{_two(three['largest'][0])} at value rank 3. Trained, the largest error seen is {first} at value rank {low}, "
-        f"{last} at full ranks, and with full values {scored} at score rank {low}."
-    )
-    if low == 1 and min(_errors(results, "values", "largest", 1)) < one["largest"][0]:
-        text += (
-            " Against the construction of value rank 1 speaks that training has a smaller largest error there, seen on "
-            "samples, where that of the construction is at a pair that it confuses."
-        )
+    trained = _errors(results, "values", "largest", 1) if low == 1 else [one]
+    if min(trained) < one:
+        text += f" Against us: at value rank 1 training has a smaller one, {low_to_high(trained, _two)} on samples."
     return text
 
 

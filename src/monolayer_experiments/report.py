@@ -1,7 +1,7 @@
 """The report: one page, made from stored results alone, that needs nothing but itself.
 
 The first screen is the network and one small figure for each experiment. Then, for each: the question, the answer, its
-figure; folded, the other figures, the tables and the command; and what it does not show.
+figure, maybe a table; folded, the other figures, the tables and the command; and what it does not show.
 Plotly's script is written into the page, and a policy in its head forbids every request, so it works offline and tells
 nobody that it was opened.
 """
@@ -24,6 +24,10 @@ from monolayer_experiments.results import REPORT, ExperimentRecord, read_all
 
 MAIN_FIGURE = {"depth": 2, "frontier": 1, "uniform": 1}
 """Number of the figure that stands for an experiment, if it is not the first."""
+MAIN_TABLE = dict.fromkeys(
+    ("ranks", "frontier", "keys", "depth", "tagging", "editing", "unlearning", "attach", "heads"), 0
+)
+"""Number of the table that stands beside the answer of an experiment; the other answers need none."""
 QUICK_NOTICE = (
     "Quick setting: small data, mostly one seed, few steps of training. Differences that chance alone could make are "
     "not put into words; run with --full for the sizes of docs/findings.md."
@@ -115,7 +119,7 @@ def _article(experiment: Experiment, record: ExperimentRecord, main: Numbered, o
     results = record.results
     lead, _, rest = experiment.answer(results).partition(". ")
     answer = f"<b>{words(lead)}.</b> {words(rest)}" if rest else f"<b>{words(lead)}</b>"
-    tables = experiment.tables(results)
+    beside, tables = parted(record.name, experiment.tables(results))
     folded = [
         *(plural(n, word) for n, word in ((len(others), "more figure"), (len(tables), "table")) if n),
         "the command",
@@ -128,6 +132,7 @@ def _article(experiment: Experiment, record: ExperimentRecord, main: Numbered, o
             f"<h3>{escape(experiment.question)}</h3>",
             f'<p class="answer">{answer}</p>',
             *(_figure(figure, number) for number, figure in main),
+            *(_html_table(table) for table in beside),
             f"<details><summary>{', '.join(folded)}</summary>",
             *(_figure(figure, number) for number, figure in others),
             *(_html_table(table) for table in tables),
@@ -140,6 +145,14 @@ def _article(experiment: Experiment, record: ExperimentRecord, main: Numbered, o
             "</article>",
         ]
     )
+
+
+def parted(name: str, tables: list[Table]) -> tuple[list[Table], list[Table]]:
+    """The table that stands beside the answer of an experiment, if it has one, and its other tables."""
+    if name not in MAIN_TABLE:
+        return [], tables
+    key = MAIN_TABLE[name]
+    return tables[key : key + 1], tables[:key] + tables[key + 1 :]
 
 
 def _figure(figure: Figure, number: int) -> str:

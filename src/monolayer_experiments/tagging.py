@@ -20,7 +20,7 @@ from monolayer.data.phrases import phrases
 from monolayer.table import Progress
 from monolayer_experiments.chance import apart
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
-from monolayer_experiments.look import amount, bars, figure, share, table, where
+from monolayer_experiments.look import bars, figure, share, table, where
 from monolayer_experiments.runs import DEVICES, budget, described, edge, searches, timed
 from monolayer_experiments.trainer import predict, train
 from monolayer_experiments.transformer import width_for
@@ -183,12 +183,10 @@ def answer(results: Results) -> str:
         best = max(trained, key=lambda row: row["held_out"])
         least = min(usual["held_out"], best["held_out"])
         rule &= built["held_out"] < least and apart(built["held_out"], least, corpus["held_out_labels"])
-        known = ", ".join(f"{share(row['accuracy'])} ({row['model']})" for row in trained)
         sentences.append(
-            f"{corpus['corpus']}: the construction returned {share(built['accuracy'])} of {corpus['labels']:,} labels "
-            f"in {amount(built['seconds'])} s, training {known}. On held-out sequences: construction "
-            f"{share(built['held_out'])}, best trained model {share(best['held_out'])}, most frequent label of each "
-            f"token {share(usual['held_out'])}."
+            f"{corpus['corpus']}: the construction returned {share(built['accuracy'])} of {corpus['labels']:,} labels; "
+            f"on held-out sequences construction {share(built['held_out'])}, best trained model "
+            f"{share(best['held_out'])}, most frequent label of each token {share(usual['held_out'])}."
         )
     if rule:
         sentences.append("The construction memorizes; on new sequences it is no match for a rule, learnt or counted.")

@@ -22,7 +22,7 @@ import torch
 from torch.nn import functional as F
 
 import monolayer as ml
-from monolayer.table import Progress
+from monolayer.table import Progress, plural
 from monolayer_experiments.chance import above
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
 from monolayer_experiments.look import amount, column, distinct, figure, low_to_high, scatter, share, table, where
@@ -162,18 +162,15 @@ def answer(results: Results) -> str:
     best = {row["method"]: row for row in _best_rate(results)}
     exact, seeds = best["exact forgetting"], results["seeds"]
     bits = "the bits of the model that never saw them" if results["same_bits"] else "NOT the bits of the other model"
-    words = []
-    for name in METHODS:
-        row = best[name]
-        labels = seeds * (results["facts"] - results["forgotten"])
-        guess = "" if above(row["retained"], results["chance"], labels) else " (no more than guessing)"
-        words.append(f"{name} {amount(row['quality'], 2)}, {share(row['retained'])}{guess} and {row['distance']:.4f}")
+    nearest = max((best[name] for name in METHODS), key=lambda row: row["quality"] * row["retained"])
+    labels = seeds * (results["facts"] - results["forgotten"])
+    guess = "" if above(nearest["retained"], results["chance"], labels) else " (no more than guessing)"
     return (
-        f"Of {results['facts']} facts in a GPT-2, {results['forgotten']} were to go ({seeds} "
-        f"{'seed' if seeds == 1 else 'seeds'}). Exact forgetting gave {bits}: forget quality "
-        f"{amount(exact['quality'])}, {share(exact['retained'])} of the kept answers, distance "
-        f"{amount(exact['distance'])}. The same of three methods at their best settings, with distances in parts of "
-        f"the distance before: {'; '.join(words)}."
+        f"Exact forgetting of {results['forgotten']} of {results['facts']} facts in a GPT-2 ({plural(seeds, 'seed')}) "
+        f"gave {bits}: forget quality {amount(exact['quality'])}, {share(exact['retained'])} of the kept answers, "
+        f"distance {amount(exact['distance'])}. The nearest of three methods at its best setting, {nearest['method']}: "
+        f"{amount(nearest['quality'], 2)}, {share(nearest['retained'])}{guess} and {nearest['distance']:.4f} of the "
+        "distance before."
     )
 
 
