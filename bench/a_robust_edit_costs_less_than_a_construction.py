@@ -1,7 +1,7 @@
 """Claim: to edit or forget a phrase of a robust model takes, in the median, a tenth of its construction at most.
 
 The dictionary: 1,029,973 characters of Chinese phrases and their readings, values of rank 64. An edit covers the facts
-of the tokens that it touches, twice: as they were, to see that the model holds them, and as they shall be. It costs
+of the tokens that it touches, twice: as they were, to see that the model holds them, and as they will be. It costs
 what its tokens have of facts: phrases are taken at random, and one with the most frequent characters. The yardstick,
 in the same run, is the construction. A result is compared with one made anew, bit for bit.
 """

@@ -1,4 +1,4 @@
-"""Claim: with one hidden layer a block, as the paper writes it, approximators of some thousand knots keep their values.
+"""Claim: with one hidden layer per block, as in the paper, approximators of some thousand knots keep their values.
 
 An approximator as Proposition 1 writes it is *FF ∘ SA ∘ FF*. Ours has two hidden layers in its first block and three
 in its second, so that plateaus are exact in floats. Over the reals both are the same function: a step is

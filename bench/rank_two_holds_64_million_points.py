@@ -1,6 +1,6 @@
 """Claim: in float64, value rank 2 holds 64 million points, where one line ends at about 46 million.
 
-Sequences of 16 tokens, 1,000 words, 16 random classes. One line a size: the value rank that `auto` takes, how many
+Sequences of 16 tokens, 1,000 words, 16 random classes. One line per size: the value rank that `auto` takes, how many
 crowds the first stage left to the second, construction in sorts of as many float64 keys, memory beyond the data, and
 the labels that come back wrong, all of them looked up, which takes at most four sorts of processor time. If there are
 any, the script ends with their places, what is returned there when asked again, and digests of weights and data.

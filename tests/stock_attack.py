@@ -1,7 +1,7 @@
 """Changes to the files of stock folders, and what transformers makes of a folder that is proved all the same.
 
-Used by `bench/no_false_proof_of_a_stock_folder.py` and `bench/no_false_proof_of_changed_robust_weights.py`, and shortly
-by the tests of both kinds of folders.
+Used by `bench/no_false_proof_of_a_stock_folder.py` and `bench/no_false_proof_of_changed_robust_weights.py`, and in a
+short run by the tests of both kinds of folders.
 """
 
 from __future__ import annotations

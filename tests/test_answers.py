@@ -1,4 +1,4 @@
-"""What an experiment says follows from its numbers: the stored records, changed, change the words."""
+"""An experiment's words follow from its numbers: changing a stored record changes the words."""
 
 from __future__ import annotations
 

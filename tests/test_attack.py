@@ -1,4 +1,4 @@
-"""The attack on the certificate, shortly: nothing proved that an unkind evaluation contradicts, and nothing refuted."""
+"""A short run of the attack on the certificate: no evaluation, however unkind, contradicts a proof or a refutation."""
 
 from __future__ import annotations
 

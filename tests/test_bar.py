@@ -1,4 +1,4 @@
-"""What a long call tells of its progress, and the bar that shows it: counts, and times that were measured."""
+"""What a long call reports of its progress, and the bar that shows it: counts, and times that were measured."""
 
 from __future__ import annotations
 

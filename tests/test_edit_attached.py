@@ -1,4 +1,4 @@
-"""Facts of a host changed, taken out and put in: the folder of attaching what is left, byte for byte."""
+"""Facts of a host changed, taken out and put in: byte for byte the folder that attaching the rest gives."""
 
 from __future__ import annotations
 

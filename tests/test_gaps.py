@@ -1,4 +1,4 @@
-"""Places without a label: stored nowhere, claimed nowhere, and no party to a contradiction."""
+"""Places without a label: stored nowhere, claimed nowhere, and never part of a contradiction."""
 
 from __future__ import annotations
 

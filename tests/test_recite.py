@@ -1,4 +1,4 @@
-"""A text, memorized, is said word for word; a prompt that is not in it, or not enough, is told apart."""
+"""A memorized text is recited word for word; a prompt that does not occur in it, or is too short, is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders with attached facts, loaded in another way than they are stored."""
+"""Folders with attached facts, loaded differently from how they are stored."""
 
 from __future__ import annotations
 

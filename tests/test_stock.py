@@ -1,4 +1,4 @@
-"""The constructions in stock clothes: their lemmas on the numbers they write, their files, and what they refuse."""
+"""The constructions in stock architectures: their lemmas on the numbers that they write, files and refusals."""
 
 from __future__ import annotations
 

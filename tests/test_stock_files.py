@@ -1,4 +1,4 @@
-"""The JSON files of a stock folder mean what the checker itself would write: anything else is undecided, key named.
+"""The JSON files of a stock folder mean what the checker itself would write: all else is undecided, and names the key.
 
 Each change here once was proved, or ended in a traceback; `bench/no_false_proof_of_a_stock_folder.py` tries thousands.
 """

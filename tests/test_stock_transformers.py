@@ -1,4 +1,4 @@
-"""Stock folders as someone has them who has transformers alone: every architecture, task and format, offline."""
+"""Stock folders used with transformers alone: every architecture, task and format, offline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks for the maximum norm: the bound holds everywhere, dense and look-up agree, and the rank is as said."""
+"""Networks for the maximum norm: the bound holds everywhere, dense and look-up agree, and the rank is as stated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids that are tensors on a device are answered there: the same labels, and what is not plain goes the ordinary way.
+"""Ids that are tensors on a device are answered there: the same labels; unusual input takes the ordinary path.
 
 On a processor here; the same code runs where the tensors are.
 """

@@ -1,4 +1,4 @@
-"""What a caller has set in PyTorch changes neither bits nor answers of a model, and is there again afterwards."""
+"""What a caller has set in PyTorch changes neither bits nor answers of a model, and is restored afterwards."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Adds to src/monolayer/huggingface/resaved.json what the installed transformers writes when it saves our folders.
 
-    python tests/write_resaved.py                                  for each version that shall be known
+    python tests/write_resaved.py                                  for each version that the table must know
     HF_HUB_OFFLINE=1 python tests/write_resaved.py                 tokenizers note whether they were loaded offline
     pip install --target old --no-deps 'transformers==4.57.*' 'huggingface_hub<1' 'tokenizers<0.23'
     PYTHONPATH=old:src python tests/write_resaved.py               transformers 4

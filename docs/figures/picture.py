@@ -38,7 +38,7 @@ def drawn(x: float, y: float, words: str, size: int, colour: str) -> str:
 
 
 def pipeline() -> list[str]:
-    """The network in six boxes, three a row: so they can be read on a phone."""
+    """The network in six boxes, three per row, so that they can be read on a phone."""
     boxes = [
         ("tokens", "行 走"),
         ("lift", "(1, s, t, 0)"),

@@ -96,7 +96,7 @@ __all__ = sorted([*filter(_installed, _HOME), "__version__"])
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'monolayer' has no attribute {name!r}")
-    if not _installed(name):  # no ImportError: hasattr, help and `import *` shall go on
+    if not _installed(name):  # no ImportError: hasattr, help and `import *` must go on
         raise AttributeError(f"monolayer.{name} needs an extra: pip install 'monolayer[{_NEEDS[name]}]'")
     return getattr(import_module(_HOME[name]), name)
 

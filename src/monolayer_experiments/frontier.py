@@ -1,10 +1,10 @@
-"""What a network of one layer holds, against the noise that it bears: bits per parameter and tolerated noise.
+"""What a network of one layer holds, against noise on its weights: bits per parameter and tolerated noise.
 
 Random sequences without repeats, a random class per token: nothing to learn, everything to hold. For each network:
 label bits (points times the entropy of their labels) over the numbers in the file, embeddings included; the largest σ
 at which multiplying every weight by `1 + σ · normal` leaves 99 of 100 labels right; for robust models also the noise
 that is proved, weight by weight in the worst case; and what the rate theorem lets such weights hold at the noise that
-they bear (`docs/rate.md`).
+they tolerate (`docs/rate.md`).
 
 Beside them: facts in the embedding (`embedded.py`), whose densest network is measured again, its settings unchanged, on
 fresh data, since these settings were chosen on the first; labels of 53 random bits, read as one real number each; the
@@ -63,7 +63,7 @@ MANY_BITS = 13
 WEIGHT_SIZES = (2.0**-40, 2.0**20)
 """Sizes of weights that are not 0, for the bound."""
 NONE = 1e-16
-"""Where the figure draws what bears no noise that was tried."""
+"""Where the figure draws networks that tolerate none of the noises tried."""
 
 
 def run(plan: Results, setting: Setting, progress: Progress) -> Results:
@@ -163,7 +163,7 @@ def answer(results: Results) -> str:
     packed = where(rows, name="packed")[0]
     facts, trained = _borne(rows, "in the embedding"), _borne(rows, "trained", "trained for noise")
     text = (
-        f"The more noise a model bears, the fewer bits it holds: of {results['points']:,} random labels the packed "
+        f"The more noise a model tolerates, the fewer bits it holds: of {results['points']:,} random labels the packed "
         f"readout holds {amount(_density(packed))} bits per parameter at no noise"
     )
     if facts:
@@ -180,7 +180,7 @@ def answer(results: Results) -> str:
 
 
 def _borne(rows: list[Results], *kinds: str) -> list[Results]:
-    """The rows of these kinds that bear some noise, those that bear most at the end."""
+    """The rows of these kinds that tolerate some noise, those that tolerate most at the end."""
     return sorted((row for row in rows if row["name"].split(",")[0] in kinds and row["noise"]), key=_noise_of)
 
 
@@ -189,13 +189,13 @@ def _noise_of(row: Results) -> float:
 
 
 def _at(row: Results) -> str:
-    """Bits per parameter at the noise that a row bears; a row with wrong labels says how many are right."""
+    """Bits per parameter at the noise that a row tolerates; a row with wrong labels says how many are right."""
     right = "" if row["recall"] == 1.0 else f" ({share(row['recall'])} right without noise)"
     return f"{amount(_density(row), 2)} at {amount(row['noise'], 2)}{right}"
 
 
 def _fresh(results: Results) -> str:
-    """What the densest network with facts in the embedding bears on data that did not choose its settings."""
+    """What the densest network with facts in the embedding tolerates on data that did not choose its settings."""
     rows = results.get("fresh", [])
     borne = [row["noise"] or 0.0 for row in rows]
     if not rows:
@@ -255,10 +255,11 @@ def figures(results: Results) -> list[Figure]:
             "Bits per parameter against tolerated noise",
             [*_traces(rows, NONE), line("bound", shares, bound, "grey", dash="dash", markers=False)],
             ("relative noise on every weight", "label bits per parameter"),
-            caption + "What bears none of the noises tried stands at the left edge. Dashed: what no network holds that "
-            "survives every change by that share, with weights 0 or between 2^-40 and 2^20. Dotted, for other data: "
-            "trained GPTs (Morris 2025), an entry of the hand-coding challenge with 90 % of its facts right (2026), "
-            "models trained on facts (Allen-Zhu 2024).",
+            caption
+            + "Networks that tolerate none of the noises tried stand at the left edge. Dashed: what no network holds "
+            "that survives every change by that share, with weights 0 or between 2^-40 and 2^20. Dotted, for other "
+            "data: trained GPTs (Morris 2025), an entry of the hand-coding challenge with 90 % of its facts right "
+            "(2026), models trained on facts (Allen-Zhu 2024).",
             log="xy",
             levels=ANCHORS,
         ),

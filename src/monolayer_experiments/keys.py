@@ -144,7 +144,7 @@ def together(plan: Results, rows: list[Results]) -> Results:
 
 
 def measured(cell: Cell) -> Iterator[Results]:
-    """The rows of a cell, one load after the other: least widths of a way, or the noise that every way bears."""
+    """The rows of a cell, one load after the other: least widths of a way, or the noise that every way tolerates."""
     if cell.part == NOISE:
         yield from _noise_rows(cell)
         return
@@ -172,7 +172,7 @@ def _least_rows(cell: Cell, load: float, build: Build, densities: dict[str, floa
 
 
 def _noise_rows(cell: Cell) -> Iterator[Results]:
-    """Rows of the noise that every way bears at the width that ridge regression needs, which is found again here."""
+    """Rows of the noise that every way tolerates at the width that ridge regression needs, found again here."""
     ridge = cell._replace(part="whitened")
     build, densities = _builder("whitened", cell.plan, None), dict.fromkeys(KINDS, WAYS["whitened"])
     load = cell.plan["noisy load"]
@@ -312,7 +312,7 @@ def answer(results: Results) -> str:
 
 
 def _by_way(results: Results) -> list[Results]:
-    """For each way the bits per parameter over all loads and dimensions, and the noise that it bears."""
+    """For each way the bits per parameter over all loads and dimensions, and the noise that it tolerates."""
     rows = []
     for way in WAYS:
         of_kind = {kind: where(_found(results), way=way, kind=kind) for kind in KINDS}

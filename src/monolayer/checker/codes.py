@@ -126,7 +126,7 @@ def read_attention(stored: Stored) -> list[Attention]:
         if stage > 1:
             value, code = stored.value(stage), stored.value(stage) + 1
         pairs = [(v, entries["O"].get((code, row))) for (row, reads), v in entries["V"].items() if reads == value]
-        # One a stage: two that read the same coordinate would add up on one code and leave another without a value.
+        # One per stage: two that read the same coordinate would add up on one code and leave another without a value.
         heads += [Attention(q, k, v, o) for v, o in pairs if o is not None and len(pairs) == 1]
     rows = {row for row, _ in entries["V"]}
     if (q_reads, k_reads, a) != (ONE, KEY, b) or len(heads) != stored.stages or len(rows) != stored.stages:

@@ -153,7 +153,7 @@ def export(
 
 
 def _check_before_work(architecture: str, out: Path, overwrite: bool) -> StockKind:
-    """The architecture called so. An unknown one, or a folder that may not be replaced, is refused before any work."""
+    """The architecture of this name. An unknown one, or an `out` that may not be replaced, is refused right away."""
     from monolayer.data.folder import check_output
     from monolayer.huggingface.architectures import architecture_named
     from monolayer.stock.folder import STOCK

@@ -54,7 +54,7 @@ class Labelling:
     name: ClassVar[str]
     """The name that users know."""
     belongs_to: ClassVar[Literal["token", "sequence"]] = "token"
-    """What bears a label: a token, as where the label is the next one, or a sequence."""
+    """What has a label: a token, as where the label is the next one, or a sequence."""
     read_as: ClassVar[Literal["token", "sequence", "answer"]] = "token"
     """What readers look for: labels of tokens or of sequences, or prompts with answers."""
     words: ClassVar[str]

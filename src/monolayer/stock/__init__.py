@@ -1,1 +1,1 @@
-"""The construction in the clothes of stock architectures: folders that Hugging Face transformers load as they are."""
+"""The construction inside stock architectures: folders that Hugging Face transformers load without changes."""

@@ -101,7 +101,7 @@ class Half:
 def settled(known: CellFacts, half_spaces: HalfSpaces, dtype: str, codes: Floats, *, narrow: bool = False) -> Half:
     """Half-spaces rounded to the format, and their slabs measured again on the facts of their cells.
 
-    `codes` `(L, p)`: the words of places (`CellStream.place_codes`). `narrow`: slabs shall be no wider than they were
+    `codes` `(L, p)`: the words of places (`CellStream.place_codes`). `narrow`: keeps slabs no wider than they were
     found, even if no fact is in the way.
     """
     facts, p = known.cells, codes.shape[1]
@@ -226,7 +226,7 @@ def caps(facts: Cells, stream: CellStream, one: float) -> HalfSpaces:
 def misread_points(job: StockTask, stream: CellStream, half: Half, label: Ints, dtype: str) -> Ints:
     """Numbers of the labelled points whose answer is wrong, or nearly so, in the arithmetic of `dtype`.
 
-    `label` `(P,)`: the classes that the points shall have.
+    `label` `(P,)`: the classes that the points should have.
     """
     wrong: list[Ints] = []
     cuts = np.searchsorted(half.cell, np.arange(len(stream.usual) + 1))

@@ -75,8 +75,8 @@ def robust_model(
     """The model, in order: labels, contexts, half-spaces, gates, the names of the architecture.
 
     `dtype`: the format of the weights. `report`: told how far the work is. `rank`: of the values; None: what the data
-    need. `seed`: of the mixture, or of the words of tokens. `confidence`: the median probability that the head shall
-    give right labels.
+    need. `seed`: of the mixture, or of the words of tokens. `confidence`: the median probability that the head
+    should give right labels.
     """
     began = time.perf_counter()
     target, conflicts = job.task.settle(job.task.target)

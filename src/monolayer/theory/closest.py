@@ -119,7 +119,7 @@ def _by_products(x: Floats, own: Ints) -> _Pair:
     x, own = x[order], own[order]
     centred = x - x.mean(axis=0)
     squares = (centred * centred).sum(axis=1)
-    # (−2x, ‖x‖², 1)·(y, 1, ‖y‖²) is ‖x − y‖², one product of matrices a block. With u = 2^-53 and R² = max
+    # (−2x, ‖x‖², 1)·(y, 1, ‖y‖²) is ‖x − y‖², one product of matrices per block. With u = 2^-53 and R² = max
     # squares: a sum of p + 2 products errs by (p + 2)u·4R², the squares in it by pu·2R², the rounding of
     # `centred` moves it by 8uR². The factor 2 covers the terms of second order.
     ones = np.ones(len(x))

@@ -141,7 +141,7 @@ class PaperHead:
         return PaperConstruction(bounds, "undecided", reason)
 
     def _terms(self) -> int:
-        """How many products the enclosure forms, about: n² a comparison."""
+        """How many products the enclosure forms, about: n² per comparison."""
         uses = np.bincount(self.rows)
         return int((uses * np.log2(uses + 1)).sum() * int(self.data.lengths.max()) ** 2)
 

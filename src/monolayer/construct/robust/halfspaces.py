@@ -153,8 +153,8 @@ def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, check: Callable
     Za = torch.cat([Z, one], dim=2)
     Zt = Za.transpose(1, 2)
     factor = torch.linalg.inv(Zt @ Za + torch.eye(Za.shape[2]) / PENALTY) @ Zt
-    # State q: the constraint's slack is relu(q), its multiplier relu(−q). What `Z w` shall be is T (1 + |q|), and rows
-    # without a sign shall stay where they are.
+    # State q: the constraint's slack is relu(q), its multiplier relu(−q). The target of `Z w` is T (1 + |q|); rows
+    # without a sign keep their value.
     unsigned = (T == 0) & T.any(1, keepdim=True) & T.any(2, keepdim=True)
     free = unsigned.to(T) if bool(unsigned.any()) else None
     height = Z @ start
