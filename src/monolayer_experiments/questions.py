@@ -55,11 +55,11 @@ def told_apart(scores: Floats, right: np.ndarray, others: Floats) -> dict[str, f
 
     `scores` `(N,)`: of the answers to rewordings, of which `right` are right. `others` `(M,)`: scores of the others.
     """
-    found = {}
+    at_shares = {}
     for share in SHARES:
         least = float(np.quantile(others, share, method="higher"))
-        found[f"{share:.0%} of the others unknown"] = float(np.mean(right & (scores > least)))
-    return found
+        at_shares[f"{share:.0%} of the others unknown"] = float(np.mean(right & (scores > least)))
+    return at_shares
 
 
 def measure(encoder: Path, rows: Rows, floors: tuple[float, ...] = FLOORS, **options: Any) -> dict[str, Any]:
@@ -96,14 +96,14 @@ def curve(model: Any, rows: Rows, given: Given, floors: tuple[float, ...]) -> li
     """What the model answers with other floors: the appended layers with these thresholds, at the same states."""
     encoder, draw, neurons = model.encoder, model.manifest.draw, model.neurons
     keys, wanted = unit(neurons.rows), np.array(rows.answers, dtype=object)
-    room, found = strips(encoder, len(keys)), list[dict[str, float]]()
+    room, points = strips(encoder, len(keys)), list[dict[str, float]]()
     for floor in floors:
         chosen = thresholds(encoder, keys, neurons.answers, replace(draw, floor=floor), model.kept, room)
         other = replace(model, neurons=neurons._replace(thresholds=chosen.tau), given=None)
         running = Running(encoder, other.config, other.tensors)
         stored, reworded, rest = (np.array(model.classes, dtype=object)[running.at(each)] for each in given)
-        found.append({"floor": floor, **shares(stored, reworded, rest, wanted, model.manifest.unknown)})
-    return found
+        points.append({"floor": floor, **shares(stored, reworded, rest, wanted, model.manifest.unknown)})
+    return points
 
 
 def answered(model: Any, rows: Rows) -> dict[str, float]:
@@ -153,9 +153,9 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--columns", default=",".join(COLUMNS), help="the four names, with commas between them")
     parser.add_argument("--rows", type=int, default=None, help="how many rows to take")
-    given = parser.parse_args()
-    rows = read(given.file, tuple(given.columns.split(",")), given.rows)
-    print(json.dumps(measure(given.encoder, rows), indent=1))
+    options = parser.parse_args()
+    rows = read(options.file, tuple(options.columns.split(",")), options.rows)
+    print(json.dumps(measure(options.encoder, rows), indent=1))
 
 
 if __name__ == "__main__":
