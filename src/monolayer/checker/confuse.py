@@ -121,7 +121,7 @@ def confuse(model: object, f: Callable[[Any], Any], *, lipschitz: float = 0.0) -
         for context in confused.contexts:
             if not meet.overlaps(context):
                 raise PrecisionError(
-                    "the brackets enclose contexts that differ, although the signs at their ends differ too"
+                    "the brackets enclose different contexts, though signs at their ends show a common one"
                 )
             meet = meet.intersection(context)
         answer = seen.answer(meet)
