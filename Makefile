@@ -57,8 +57,8 @@ tools: .venv/ready
 	$(BIN)/python -m pytest tests/test_tools.py tests/test_docs.py
 
 docs: .venv/ready
-	PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=docs/figures $(BIN)/zensical build --strict
-	@echo "open build/site/index.html; make serve shows the same with its search"
+	$(BIN)/python docs/figures/site.py
+	@echo "open build/site/index.html; make serve shows the same with its search. build/builder is the builder for a static host"
 
 # A browser lets no page search an index from the disk: the search needs a server.
 serve: docs

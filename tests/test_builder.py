@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import monolayer as ml
 from monolayer.page import page
 from tests.browser import Opened, opened
+from tests.scripts import ROOT
 
 FACTS = "Saudi Arabia → Riyadh\nSouth Korea => Seoul\nKorea South → ?\n𐐀 z = Ünï, 1\n\t\nNew Zealand\tWellington"
 LONG = "\n".join(f"{'abcdefghij' * 31:.{size}}{size % 7},{size % 4}" for size in [*range(2, 34, 3), 140, 301])
@@ -134,3 +136,28 @@ def test_what_cannot_be_built_is_named_and_the_old_model_is_dimmed(view: Opened)
         type_in(view, "x → y")
         assert view.page.text_content("#trouble") == ""
         assert float(view.call("getComputedStyle(document.querySelector('#ask')).opacity")) == 1
+
+
+@pytest.mark.parametrize(("width", "height"), [(358, 860), (640, 480), (760, 480), (940, 480)])
+def test_inside_another_page_it_fits_the_frame_until_a_fact_is_forgotten(
+    width: int, height: int, tmp_path: Path
+) -> None:
+    """The heights are those of docs/figures/site.css. What is shown there works; the rest is one link away."""
+    style = (ROOT / "docs" / "figures" / "site.css").read_text(encoding="utf-8")
+    assert f"iframe.builder {{ {'' if width < 640 else 'width: 100%; '}height: {height}px;" in style
+    (tmp_path / "builder.html").write_text(page(), encoding="utf-8")
+    (tmp_path / "home.html").write_text('<iframe src="builder.html#short"></iframe>')
+    with opened(tmp_path / "home.html", width=width + 40) as view:
+        view.page.locator("iframe").evaluate(f"frame => frame.style = 'width: {width}px; height: {height}px'")
+        frame = view.page.frame_locator("iframe")
+        body = frame.locator("body.short")
+        shown = [
+            name
+            for name in ("source", "which", "text", "noise", "weights", "line", "examples", "temperature")
+            if frame.locator(f"#{name}").is_visible()
+        ]
+        assert shown == ["source", "which", "text", "noise"]
+        assert body.evaluate("body => body.ownerDocument.documentElement.scrollHeight") <= 1.1 * height  # fonts differ
+        assert body.evaluate("body => body.scrollWidth") <= width
+        frame.locator("#forget").click()
+        assert "Forgot" in frame.locator("#went").inner_text()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown import Markdown
 
 import monolayer as ml
 from monolayer.cli import run
@@ -221,13 +222,38 @@ def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tm
     for name in {*ml.__all__} - {"__version__"}:
         assert f"api/{name}.html" in pages["api"] or f">{name}<" in api["errors"].replace("<wbr>", ""), name
         assert name in titles, "the search finds it"
-    assert 'src="builder.html"' in pages["index"]
+    assert 'src="builder.html#short"' in pages["index"]
+    assert "og:title" in pages["index"]
+    assert "og:image" not in pages["index"], "no address is known"
     assert 'id="source"' in pages["builder"]
     named = "theorems proofs proofs-stock hardmax softmax rank rate approximation uniform first-block mean-heads"
     for name in named.split():
         assert "<math" in pages[name], f"the formulas of {name} are rendered"
         assert re.findall(r"(?<!\\)\$[^$<]+\$", pages[name]) == [], f"no formula of {name} is left as LaTeX"
         assert not re.search(r"<msup><m[io][^>]*>[^<]*</m[io]><mi>&#x0203[23];", pages[name]), f"primes of {name}"
+
+
+def test_addresses_stand_in_one_place_and_what_needs_one_is_absent_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = script("docs/figures/site.py")
+    assert site.addresses(ROOT / "pyproject.toml") == {"REPO_URL": "", "SITE_URL": ""}
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project.urls]\nSource = "https://github.com/a/b"\nDocumentation = "https://a.example/"\n')
+    known = site.addresses(project)
+    assert known == {"REPO_URL": "https://github.com/a/b", "SITE_URL": "https://a.example/"}
+    settings, index = ((ROOT / name).read_text(encoding="utf-8") for name in ("mkdocs.yml", "docs/index.md"))
+    listed = site.llms(settings, index, known["SITE_URL"])
+    assert listed.startswith("# monolayer\n\n> monolayer builds, without training, a one-layer Transformer")
+    links = re.findall(r"\]\(https://a\.example/(\S+)\.html\)", listed)
+    assert links == re.findall(r": ([\w/-]+)\.md$", settings, flags=re.M)
+    markdown = script("docs/figures/site_markdown.py")
+    text = "see [theory](notebooks/theory.ipynb), then [other](other.md)"
+    for address, count in ((known["REPO_URL"], 1), ("", 0), ("https://elsewhere.example/a/b", 0)):
+        monkeypatch.setenv("REPO_URL", address)
+        shown = Markdown(extensions=[markdown.SiteExtension()]).convert(text)
+        assert shown.count("github/a/b/blob/main/docs/notebooks/theory.ipynb") == shown.count("elsewhere") == count
+        assert re.sub("<.*?>", "", shown) == "see theory" + " open in Colab" * count + ", then other"
 
 
 def test_the_pages_of_the_api_are_made_of_the_public_names() -> None:

@@ -179,3 +179,26 @@ def test_contradictions_are_settled_or_raised() -> None:
     assert ml.MonolayerClassifier().fit(X, y).predict(X).tolist() == [1, 1, 1]
     with pytest.raises(ml.ContradictionError, match="sequence 0 has label 0, but sequence 1 has label 1"):
         ml.MonolayerClassifier(on_conflict="error").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "new", "unknown"),
+    [
+        (["ab", "ba"], ["x", "y"], ["aab", "zz"], "never seen"),
+        ([[3, 4], [4, 3]], [7, 8], [[3, 3], [99, 3]], -1),
+        (["ab", "ba"], np.array(["x", None], dtype=object)[[0, 0]], ["b"], "z"),
+    ],
+)
+def test_rows_that_were_not_in_the_training_data_get_the_answer_for_them(
+    X: list, y: list, new: list, unknown: object
+) -> None:  # type: ignore[type-arg]
+    model = ml.MonolayerClassifier(unknown=unknown, positions=True).fit(X, y)
+    assert model.predict([*X, *new]).tolist() == [*y, *[unknown] * len(new)]
+    assert model.predict(new).tolist() == [unknown] * len(new)
+
+
+def test_an_answer_for_unknown_rows_is_refused_where_it_cannot_be_given() -> None:
+    with pytest.raises(ml.DataError, match="another type than the labels, such as"):
+        ml.MonolayerClassifier(unknown="?").fit(["ab", "ba"], [1, 2])
+    with pytest.raises(ml.DataError, match="vectors, which have no fingerprints"):
+        ml.MonolayerClassifier(unknown=-1).fit(np.eye(2), [1, 2])

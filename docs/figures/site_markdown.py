@@ -7,6 +7,7 @@ several, one after the other, cut in front of each relation that stands outside 
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 from xml.etree.ElementTree import Element
@@ -108,12 +109,27 @@ class _Inside(Treeprocessor):
                 del link.attrib["href"]
 
 
+class _Elsewhere(Treeprocessor):
+    """A second link behind each notebook's, which opens it in Colab, if the source is known to lie on GitHub."""
+
+    def run(self, root: Element) -> None:
+        source = re.match(r"https://github\.com/([^/]+/[^/]+?)(?:\.git|/)?$", os.environ.get("REPO_URL", ""))
+        for parent in list(root.iter()) if source else []:
+            for place, link in reversed(list(enumerate(parent))):
+                if link.tag == "a" and link.get("href", "").startswith("notebooks/"):
+                    where = f"https://colab.research.google.com/github/{source[1]}/blob/main/docs/{link.get('href')}"
+                    second = Element("a", {"href": where, "class": "elsewhere"})
+                    second.text, second.tail, link.tail = "open in Colab", link.tail, " "
+                    parent.insert(place + 1, second)
+
+
 class SiteExtension(Extension):
     def extendMarkdown(self, md: Markdown) -> None:
         # After code spans (190), whose dollars are shown as they are, and before escapes (180): LaTeX has backslashes.
         md.inlinePatterns.register(_Inline(_INLINE, md), "formula", 185)
         md.parser.blockprocessors.register(_Display(md.parser), "formula", 95)
         md.treeprocessors.register(_Inside(md), "inside", 5)
+        md.treeprocessors.register(_Elsewhere(md), "elsewhere", 6)
 
 
 def makeExtension(**options: Any) -> SiteExtension:

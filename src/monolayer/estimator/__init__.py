@@ -30,14 +30,22 @@ class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A one-layer Transformer with rank-1 attention, constructed by `fit`; `model_` is the `Monolayer`.
 
     `positions`: whether the order of tokens counts; None: in strings only. `on_conflict`: what to do with equal rows
-    that have different labels; by default the majority wins, since pipelines pass such rows without asking. `seed`: of
-    the random draw. On rows that were not in the training data the answer means nothing: the model memorizes and does
-    not generalize.
+    that have different labels; by default the majority wins, since pipelines pass such rows without asking. `unknown`:
+    the answer to rows of strings or ids that were not in the training data; None: the answer there means nothing, since
+    the model memorizes and does not generalize, and a row with a new token is an error. `seed`: of the random draw.
     """
 
-    def __init__(self, *, positions: bool | None = None, on_conflict: OnConflict = "majority", seed: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        positions: bool | None = None,
+        on_conflict: OnConflict = "majority",
+        unknown: Any = None,
+        seed: int = 0,
+    ) -> None:
         self.positions = positions
         self.on_conflict = on_conflict
+        self.unknown = unknown
         self.seed = seed
 
     def fit(self, X: object, y: Any) -> MonolayerClassifier:
@@ -48,10 +56,12 @@ class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, number = np.unique(y, return_inverse=True)
         labels = Labels(number.astype(np.int64), SEQUENCE.name, Names(range(len(self.classes_))))
         data = Sequences.of(X)
+        self._check_unknown(data)
         self.model_ = memorize(
             Sequences(data.tokens, data.lengths, data.vocabulary, labels),
             positions=_texts(X) is not None if self.positions is None else self.positions,
             on_conflict=self.on_conflict,
+            unknown=self.unknown is not None,
             seed=self.seed,
         )
         return self
@@ -59,7 +69,26 @@ class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: object) -> Any:
         """The label `(N,)` of every row of `X`; rows of the training data get the label that came with them."""
         check_is_fitted(self)
-        return self.classes_[self.model_.predict(self._rows(X, None, reset=False))]
+        rows = self._rows(X, None, reset=False)
+        if self.unknown is None:
+            return self.classes_[self.model_.predict(rows)]
+        found = self.model_.predict(rows, unknown=None)
+        known = np.array([answer is not None for answer in found], dtype=bool)
+        labels = self.classes_[np.where(known, found, 0).astype(np.int64)]
+        return np.where(known, labels, np.asarray(self.unknown, labels.dtype if labels.dtype.kind == "O" else None))
+
+    def _check_unknown(self, data: Sequences) -> None:
+        """Refuse an answer to unknown rows that is of another kind than the labels, and one for rows of numbers."""
+        if self.unknown is None:
+            return
+        if data.vocabulary is None:
+            raise DataError("rows of floats are vectors, which have no fingerprints: leave unknown= out")
+        kinds = np.asarray(self.unknown).dtype.kind, self.classes_.dtype.kind
+        if kinds[1] != "O" and kinds[0] != kinds[1]:
+            raise DataError(
+                f"unknown={self.unknown!r} is of another type than the labels, such as {self.classes_[0]!r}: an array "
+                "of answers has one type"
+            )
 
     def _rows(self, X: object, y: object, *, reset: bool) -> Any:
         """`X` as `memorize` takes it; arrays of numbers are checked as scikit-learn does."""

@@ -119,6 +119,8 @@
     show();
   }
 
+  // Inside another page, as builder.html#short, only what fits one view is shown.
+  if (location.hash === "#short") document.body.classList.add("short");
   $("source").value = FACTS;
   $("source").addEventListener("input", rebuild);
   $("unit").addEventListener("change", rebuild);
