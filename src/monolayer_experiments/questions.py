@@ -67,7 +67,7 @@ def measure(encoder: Path, rows: Rows, floors: tuple[float, ...] = FLOORS, **opt
     started = time.perf_counter()
     model = ml.recognize(encoder, rows.questions, rows.answers, **options)
     built = time.perf_counter() - started
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "questions": len(rows.questions),
         "answers": len(set(rows.answers)),
         "floor": model.manifest.draw.floor,
@@ -76,7 +76,7 @@ def measure(encoder: Path, rows: Rows, floors: tuple[float, ...] = FLOORS, **opt
         **answered(model, rows),
     }
     given = Given.of(model, rows)
-    return {**found, "curve": curve(model, rows, given, floors), "beside": beside(rows, given)}
+    return {**results, "curve": curve(model, rows, given, floors), "beside": beside(rows, given)}
 
 
 class Given(NamedTuple):
@@ -131,19 +131,19 @@ def beside(rows: Rows, given: Given) -> dict[str, dict[str, float]]:
     wanted = np.array(rows.answers, dtype=object)
     near, far = reworded @ stored.T, other @ stored.T
     right = wanted[near.argmax(axis=1)] == wanted
-    found = {"nearest stored question": told_apart(near.max(axis=1), right, far.max(axis=1))}
+    compared = {"nearest stored question": told_apart(near.max(axis=1), right, far.max(axis=1))}
     head = LogisticRegression(C=100.0, max_iter=1000).fit(stored, rows.answers)
     certain, sure = head.predict_proba(reworded), head.predict_proba(other)
     right = np.asarray(head.classes_[certain.argmax(axis=1)] == wanted, dtype=bool)
-    found["logistic regression"] = told_apart(certain.max(axis=1), right, sure.max(axis=1))
-    return found
+    compared["logistic regression"] = told_apart(certain.max(axis=1), right, sure.max(axis=1))
+    return compared
 
 
 def states(model: Any, texts: list[str]) -> Floats:
     """The embeddings û of texts."""
     data = ml.Sequences.of(texts, per="answer")
-    found: Floats = model.running().say(model.ids(data)).states
-    return found
+    embeddings: Floats = model.running().say(model.ids(data)).states
+    return embeddings
 
 
 def main() -> None:

@@ -34,18 +34,18 @@ def budget(plan: Results) -> str:
     return f"{plan['budget']:,} steps"
 
 
-def described(found: Trained, *, curve: bool = False) -> Results:
+def described(trained: Trained, *, curve: bool = False) -> Results:
     """What is kept of a trained model; its curve thinned to 16 points."""
-    picked = found.curve[:: -(-len(found.curve) // 15)]
+    picked = trained.curve[:: -(-len(trained.curve) // 15)]
     return {
-        "accuracy": found.accuracy,
-        "steps": found.steps,
-        "seconds": round(found.seconds, 3),
-        "alone": round(found.alone, 3),
-        "parameters": found.parameters,
-        "rate": found.rate,
-        "grid": {rate: round(value, 4) for rate, value in found.grid.items()},
-        "curve": [[round(at, 3), round(value, 4)] for at, value in (*picked, found.curve[-1])] if curve else None,
+        "accuracy": trained.accuracy,
+        "steps": trained.steps,
+        "seconds": round(trained.seconds, 3),
+        "alone": round(trained.alone, 3),
+        "parameters": trained.parameters,
+        "rate": trained.rate,
+        "grid": {rate: round(value, 4) for rate, value in trained.grid.items()},
+        "curve": [[round(at, 3), round(value, 4)] for at, value in (*picked, trained.curve[-1])] if curve else None,
     }
 
 

@@ -59,35 +59,35 @@ class Prompts:
 
     def unanswerable(self) -> dict[int, str]:
         """Rows that cannot be answered, each with the reason."""
-        found = {}
+        reasons = {}
         for row, ids in enumerate(self.ids):
             misfit = self.host.misfit(ids)
             if not ids:
-                found[row] = f"the tokenizer produces no token for the prompt {self.texts[row]!r}"
+                reasons[row] = f"the tokenizer produces no token for the prompt {self.texts[row]!r}"
             elif misfit is not None:
-                found[row] = misfit
+                reasons[row] = misfit
             elif self.facts[row] is None and not can_generate():
                 prompt = f"no fact is stored for the prompt {self.texts[row]!r}"
-                found[row] = str(needs_extra(f"{prompt}, and running the host on it needs transformers", "stock"))
-        return found
+                reasons[row] = str(needs_extra(f"{prompt}, and running the host on it needs transformers", "stock"))
+        return reasons
 
     def notes(self) -> dict[int, str]:
         """Rows without a stored fact whose texts end with a stored prompt, each told in words."""
-        found = {}
+        remarks = {}
         for row, text in enumerate(self.texts):
             note = self.endings.note(text) if self.facts[row] is None else None
             if note is not None:
-                found[row] = note
-        return found
+                remarks[row] = note
+        return remarks
 
     def generated(self, running: Running, rows: Sequence[int]) -> list[str]:
         """The texts with which `generate` continues the prompts of these rows."""
         most = max([LONGEST, *(fact.places for fact in self.manifest.facts)])
-        found = []
+        texts = []
         for row in rows:
             said = running.continued(self.ids[row], most, self.stops)
-            found.append(self._stated(row, said))
-        return found
+            texts.append(self._stated(row, said))
+        return texts
 
     def written(self, neurons: Neurons, rows: Sequence[int]) -> list[str]:
         """The answers to these rows, read from what the neurons of their facts write, without the end token."""

@@ -98,8 +98,8 @@ def fact_of_neurons(facts: Sequence[FactIds]) -> list[FactIds]:
 
 def _angle(cosines: Floats) -> Floats:
     """The angles with these cosines; numbers beyond ±1 count as ±1."""
-    found: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
-    return found
+    angle: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
+    return angle
 
 
 def firing_caps(neurons: Neurons, steep: Steepness, host: Host) -> FiringCaps:
@@ -148,7 +148,7 @@ def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str], fi
     # Float32 products of unit vectors are off by at most D u, so `_near_pairs` looks again at pairs that may be near.
     widest = caps.wanted.half.max() + float(_angle(caps.silent.min() / caps.wanted.longest.max()))
     near = float(np.cos(min(np.pi, widest))) - 2.0 * caps.keys.shape[1] * SUM_UNIT
-    step, found = max(1, PAIRS_AT_ONCE // len(keys)), []
+    step, close = max(1, PAIRS_AT_ONCE // len(keys)), []
     for start in range(first, len(keys), step):
         stop = min(start + step, len(keys))
         cosines = keys[start:stop] @ keys[:stop].T
@@ -157,9 +157,9 @@ def check_apart(caps: FiringCaps, duties: Duties, name: Callable[[int], str], fi
         # Neurons of one block that write the same row may fire together.
         together = (duties.block[one] == duties.block[two]) & (duties.tokens[one] == duties.tokens[two])
         pair = (one < two) & ~together
-        found.append(_near_pairs(caps, duties, one[pair], two[pair]))
-    if any(len(part.one) for part in found):
-        near_pairs = NearPairs(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        close.append(_near_pairs(caps, duties, one[pair], two[pair]))
+    if any(len(part.one) for part in close):
+        near_pairs = NearPairs(*(np.concatenate(parts) for parts in zip(*close, strict=True)))
         raise _refused(near_pairs, caps, duties, name)
 
 

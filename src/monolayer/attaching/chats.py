@@ -62,16 +62,16 @@ def _chats(tokenizer: Any, chat: object) -> dict[Template, str | None]:
         return {each: system for each, system in ((usual, None), (empty if own_message else None, "")) if each}
     if isinstance(chat, str) or not isinstance(chat, Iterable):
         raise DataError(f"chat is True, or a list of system messages, not {chat!r}")
-    found: dict[Template, str | None] = {}
+    chats: dict[Template, str | None] = {}
     for number, system in enumerate(chat):
         if not isinstance(system, str):
             raise DataError(f"chat is a list of system messages, and number {number} of it is {system!r}")
         template = _chat_template(tokenizer, system)
         if template is not None:
-            found.setdefault(template, system)
-    if not found:
+            chats.setdefault(template, system)
+    if not chats:
         raise DataError("chat is an empty list of system messages: give True, or at least one")
-    return found
+    return chats
 
 
 def _chat_template(tokenizer: Any, system: str | None, *, refused_is_none: bool = False) -> Template | None:

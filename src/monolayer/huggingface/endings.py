@@ -34,15 +34,17 @@ class Endings:
             # Of a text that stands in a template, the prompt in it is named, and not the text with what is behind it.
             for template in sorted(self.templates, key=lambda each: -len(each.behind)):
                 if whole.endswith(template.behind):
-                    found = self._ending(whole.removesuffix(template.behind), template)
-                    if found is not None:
-                        return found
+                    ending = self._ending(whole.removesuffix(template.behind), template)
+                    if ending is not None:
+                        return ending
         return None
 
     def note(self, text: str) -> str | None:
         """What to tell somebody who asked for `text`, for which no fact is stored; None if it ends with no prompt."""
-        found = self.prompt(text)
-        return None if found is None else f"ends with the stored prompt {quoted(found)}, but is another text {CONTEXT}"
+        prompt = self.prompt(text)
+        return (
+            None if prompt is None else f"ends with the stored prompt {quoted(prompt)}, but is another text {CONTEXT}"
+        )
 
     def _ending(self, text: str, template: Template) -> str | None:
         starts = [match.start() for match in _BEGINNING.finditer(text)]

@@ -61,8 +61,8 @@ class Harmless:
 @cache
 def resaved_values() -> dict[str, Any]:
     """The content of `resaved.json`."""
-    found: dict[str, Any] = json.loads(files("monolayer.huggingface").joinpath("resaved.json").read_text("utf-8"))
-    return found
+    values: dict[str, Any] = json.loads(files("monolayer.huggingface").joinpath("resaved.json").read_text("utf-8"))
+    return values
 
 
 def harmless(facts: FolderFacts) -> dict[str, Harmless]:

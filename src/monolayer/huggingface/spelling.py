@@ -47,8 +47,8 @@ THETA = 10000.0
 def host_defaults() -> dict[str, dict[str, Any]]:
     """The content of `host_defaults.json`: the values of missing keys, for each architecture."""
     said = files("monolayer.huggingface").joinpath("host_defaults.json").read_text("utf-8")
-    found: dict[str, dict[str, Any]] = json.loads(said)
-    return found
+    defaults: dict[str, dict[str, Any]] = json.loads(said)
+    return defaults
 
 
 def different_key(kind: HostKind, one: Mapping[str, Any], two: Mapping[str, Any]) -> str | None:
@@ -64,18 +64,18 @@ def settled(kind: HostKind, config: Mapping[str, Any]) -> dict[str, Any]:
     """Every key of a `config.json` that counts, with the default of those that are missing."""
     unread = UNREAD | GENERATION | ROTARY
     said = {key: value for key, value in config.items() if key not in unread}
-    found = {**host_defaults()[kind.name], **said}
-    if "num_key_value_heads" in found and found["num_key_value_heads"] is None:
-        found["num_key_value_heads"] = found["num_attention_heads"]
-    if "head_dim" in found and found["head_dim"] is None:
-        found["head_dim"] = _quotient(found["hidden_size"], found["num_attention_heads"])
-    layers = found.get("layer_types")
+    settings = {**host_defaults()[kind.name], **said}
+    if "num_key_value_heads" in settings and settings["num_key_value_heads"] is None:
+        settings["num_key_value_heads"] = settings["num_attention_heads"]
+    if "head_dim" in settings and settings["head_dim"] is None:
+        settings["head_dim"] = _quotient(settings["hidden_size"], settings["num_attention_heads"])
+    layers = settings.get("layer_types")
     if isinstance(layers, list) and all(each == "full_attention" for each in layers):
-        del found["layer_types"]
-    found = {key: value for key, value in found.items() if value is not None}
+        del settings["layer_types"]
+    settings = {key: value for key, value in settings.items() if value is not None}
     if kind.places is None:  # rotary positions
-        found["rope_parameters"] = _rotary(kind, config)
-    return found
+        settings["rope_parameters"] = _rotary(kind, config)
+    return settings
 
 
 def _rotary(kind: HostKind, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,13 +88,13 @@ def _rotary(kind: HostKind, config: Mapping[str, Any]) -> dict[str, Any]:
     named = {"rope_theta": theta, "partial_rotary_factor": share, **older}
     named = {OLD_NAMES.get(key, key): value for key, value in named.items() if value is not None}
     usual = {"rope_type": "default", "rope_theta": THETA, "partial_rotary_factor": kind.turned}
-    found = {**usual, **named, **{OLD_NAMES.get(key, key): value for key, value in newer.items()}}
-    if found["rope_type"] in KEEP_PLACES:
-        places = config.get(ORIGINAL, found.get(ORIGINAL, config.get("max_position_embeddings")))
-        found[ORIGINAL] = named[ORIGINAL] = places
+    rotary = {**usual, **named, **{OLD_NAMES.get(key, key): value for key, value in newer.items()}}
+    if rotary["rope_type"] in KEEP_PLACES:
+        places = config.get(ORIGINAL, rotary.get(ORIGINAL, config.get("max_position_embeddings")))
+        rotary[ORIGINAL] = named[ORIGINAL] = places
     # Where both are there, transformers 5 reads the newer keys, and transformers 4 the older ones.
-    other = {key: value for key, value in named.items() if not _same(value, found[key])}
-    return {**found, "in older keys": other} if newer and other else found
+    other = {key: value for key, value in named.items() if not _same(value, rotary[key])}
+    return {**rotary, "in older keys": other} if newer and other else rotary
 
 
 def _quotient(one: Any, two: Any) -> Any:

@@ -148,17 +148,17 @@ class StockKind:
 
     def names(self, task: ModelTask) -> dict[str, str]:
         """The name of the tensor that holds each array, in a model for this task."""
-        found = dict(self.tables)
+        names_by_letter = dict(self.tables)
         pooler = {"P": self.pooler} if self.pooler and not TASK_LABELLINGS[task].at_tokens else {}
         for letter, name in {**self.layers, **pooler, "H": self.heads[task]}.items():
-            found |= {f"W_{letter}": f"{name}.weight", f"b_{letter}": f"{name}.bias"}
+            names_by_letter |= {f"W_{letter}": f"{name}.weight", f"b_{letter}": f"{name}.bias"}
         if task in HEADS_WITHOUT_BIAS and self.causal:
-            del found["b_H"]
+            del names_by_letter["b_H"]
         for number, name in enumerate(self.norms, start=1):
-            found[f"scale_{number}"] = f"{name}.weight"
+            names_by_letter[f"scale_{number}"] = f"{name}.weight"
             if not self.rms:
-                found[f"shift_{number}"] = f"{name}.bias"
-        return found
+                names_by_letter[f"shift_{number}"] = f"{name}.bias"
+        return names_by_letter
 
     def tensors(self, task: ModelTask, arrays: Mapping[str, Floats]) -> dict[str, Floats]:
         """The tensors of a model for this task, by their names, from arrays by their letters.
@@ -174,38 +174,42 @@ class StockKind:
             one = letter.startswith("scale") or letter == "b_3"
             return np.full([sizes[size] for size in ARRAY_SHAPES[letter]], float(one))
 
-        found = {}
+        named = {}
         for name, letters in self._stored(task).items():
             whole = part(letters[0]) if len(letters) == 1 else np.concatenate([part(letter) for letter in letters])
-            found[name] = whole.T if self._turned(letters[0]) else whole
-        return found
+            named[name] = whole.T if self._turned(letters[0]) else whole
+        return named
 
     def arrays(self, task: ModelTask, tensors: Mapping[str, Floats]) -> dict[str, Floats]:
         """The arrays by their letters, from the tensors of a model for this task: the inverse of `tensors`.
 
         A `KeyError` names a missing tensor, and a `ValueError` an unknown one or one of a wrong shape.
         """
-        rest, found = dict(tensors), dict[str, Floats]()
+        rest, by_letter = dict(tensors), dict[str, Floats]()
         for name, letters in self._stored(task).items():
             whole = rest.pop(name)
             parts = np.split(whole.T if self._turned(letters[0]) else whole, len(letters))
-            found |= dict(zip(letters, parts, strict=True))
+            by_letter |= dict(zip(letters, parts, strict=True))
         if rest:
             raise ValueError(f"tensors unknown to {self.name}: {', '.join(sorted(rest)[:3])}")
-        sizes = {size: len(found[name]) for size, name in (("V", "tokens"), ("H", "W_1"), ("C", "W_H"))}
-        sizes |= {"T": TYPES, "D": found["tokens"].shape[1], "L": max(len(found.get("places", ())), self.offset + 1)}
-        for letter, array in found.items():
+        sizes = {size: len(by_letter[name]) for size, name in (("V", "tokens"), ("H", "W_1"), ("C", "W_H"))}
+        sizes |= {
+            "T": TYPES,
+            "D": by_letter["tokens"].shape[1],
+            "L": max(len(by_letter.get("places", ())), self.offset + 1),
+        }
+        for letter, array in by_letter.items():
             shape = tuple(sizes[size] for size in ARRAY_SHAPES[letter])
             if array.shape != shape:
                 raise ValueError(f"{letter} has shape {array.shape} where the others say {shape}")
-        return found
+        return by_letter
 
     def _stored(self, task: ModelTask) -> dict[str, list[str]]:
         """The letters of the arrays that each tensor holds, by the name of the tensor."""
-        found: dict[str, list[str]] = {}
+        stored_as: dict[str, list[str]] = {}
         for letter, name in self.names(task).items():
-            found.setdefault(name, []).append(letter)
-        return found
+            stored_as.setdefault(name, []).append(letter)
+        return stored_as
 
     def _turned(self, letter: str) -> bool:
         """Whether the tensor is the transpose of the array. Arrays have one row per neuron, also in `W_2`."""

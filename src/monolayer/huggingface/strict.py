@@ -36,11 +36,11 @@ def read_json(path: Path, content: bytes) -> JsonObject:
 
     def table(pairs: list[tuple[str, object]]) -> dict[str, object]:
         """A JSON object as a dict; a key that occurs twice is refused."""
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        values = dict(pairs)
+        if len(values) < len(pairs):
             often = Counter(key for key, _ in pairs)
             refuse(f"has the key {often.most_common(1)[0][0]!r} twice")
-        return found
+        return values
 
     def whole(digits: str) -> int:
         if digits == "-0":
@@ -87,20 +87,20 @@ def value_under(name: str, value: object, *keys: str) -> Any:
     return value
 
 
-def _difference(found: Any, wanted: Any, at: str) -> str | None:
+def _difference(read: Any, wanted: Any, at: str) -> str | None:
     """The first difference below the path `at`, in words; None if there is none."""
-    if type(found) is not type(wanted) or type(found) not in (dict, list):
-        alike = type(found) is type(wanted) and repr(found) == repr(wanted)  # -0.0 is not 0.0
-        return None if alike else f"{at} = {reprlib.repr(found)}; the proofs need {reprlib.repr(wanted)}"
-    if type(found) is list:
-        found, wanted = dict(enumerate(found)), dict(enumerate(wanted))
-    for key in {**found, **wanted}:
+    if type(read) is not type(wanted) or type(read) not in (dict, list):
+        alike = type(read) is type(wanted) and repr(read) == repr(wanted)  # -0.0 is not 0.0
+        return None if alike else f"{at} = {reprlib.repr(read)}; the proofs need {reprlib.repr(wanted)}"
+    if type(read) is list:
+        read, wanted = dict(enumerate(read)), dict(enumerate(wanted))
+    for key in {**read, **wanted}:
         here = _path(at, key)
         if key not in wanted:
-            return f"{here} = {reprlib.repr(found[key])}, which the proofs do not allow for"
-        if key not in found:
+            return f"{here} = {reprlib.repr(read[key])}, which the proofs do not allow for"
+        if key not in read:
             return f"nothing of {here}; the proofs need {reprlib.repr(wanted[key])}"
-        if inner := _difference(found[key], wanted[key], here):
+        if inner := _difference(read[key], wanted[key], here):
             return inner
     return None
 

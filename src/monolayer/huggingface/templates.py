@@ -68,7 +68,7 @@ def given_templates(texts: object, special_tokens: bool) -> tuple[Template, ...]
         texts = [texts]
     if not isinstance(texts, Iterable):
         raise DataError(f"templates is a list of texts with {PROMPT} in them, not {texts!r}")
-    found = []
+    templates = []
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataError(f"template {number} is a text with {PROMPT} in it, not {text!r}")
@@ -76,10 +76,10 @@ def given_templates(texts: object, special_tokens: bool) -> tuple[Template, ...]
             raise DataError(
                 f"template {number}, {quoted(text)}, has {PROMPT} {text.count(PROMPT)} times: it must stand there once"
             )
-        found.append(Template(text, special_tokens))
-    if not found:
+        templates.append(Template(text, special_tokens))
+    if not templates:
         raise DataError(f'templates is empty: leave it out, or give at least one, such as "{PROMPT}"')
-    return each_template_once(found)
+    return each_template_once(templates)
 
 
 def each_template_once(templates: Sequence[Template]) -> tuple[Template, ...]:
@@ -99,8 +99,8 @@ def template_words(templates: Sequence[Template]) -> str:
 
 def read_templates(said: Any) -> tuple[Template, ...]:
     """The templates in `attached.json`; a `ValueError` if they are not such."""
-    found = tuple(Template(**each) for each in said)
-    texts = all(type(each.text) is str and each.text.count(PROMPT) == 1 for each in found)
-    if not found or not texts or any(type(each.special_tokens) is not bool for each in found):
+    templates = tuple(Template(**each) for each in said)
+    texts = all(type(each.text) is str and each.text.count(PROMPT) == 1 for each in templates)
+    if not templates or not texts or any(type(each.special_tokens) is not bool for each in templates):
         raise ValueError("templates")
-    return found
+    return templates

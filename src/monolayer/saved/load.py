@@ -34,5 +34,5 @@ def load(
         >>> print(ml.load("capitals").predict("Japan"))
         Tokyo
     """
-    found: Monolayer | Uniform | StockModel | Attached | Recognizer = open_model(folder).load(device)
-    return found
+    model: Monolayer | Uniform | StockModel | Attached | Recognizer = open_model(folder).load(device)
+    return model

@@ -79,8 +79,10 @@ def steepness(encoder: Encoder) -> float:
 
 def rounded(numbers: Floats, encoder: Encoder) -> Floats:
     """The nearest numbers in the format of the encoder."""
-    found: Floats = torch.from_numpy(np.ascontiguousarray(numbers)).to(getattr(torch, encoder.dtype)).double().numpy()
-    return found
+    as_stored: Floats = (
+        torch.from_numpy(np.ascontiguousarray(numbers)).to(getattr(torch, encoder.dtype)).double().numpy()
+    )
+    return as_stored
 
 
 def least_used(pooled: Floats, spread: Floats, room: int, encoder: Encoder) -> Floats:
@@ -100,8 +102,8 @@ def least_used(pooled: Floats, spread: Floats, room: int, encoder: Encoder) -> F
 def outside(basis: Floats) -> Floats:
     """The projection `(D, D)` that leaves out the directions R."""
     Q, _ = np.linalg.qr(basis)
-    found: Floats = np.eye(len(basis)) - Q @ Q.T
-    return found
+    projection: Floats = np.eye(len(basis)) - Q @ Q.T
+    return projection
 
 
 def key_rows(states: Floats, basis: Floats, encoder: Encoder) -> Floats:
@@ -114,12 +116,12 @@ def key_rows(states: Floats, basis: Floats, encoder: Encoder) -> Floats:
 
 def codes(seed: int, classes: list[str], room: int) -> Floats:
     """A code of ±1 `(K, room)` per class, from a hash of its name: so an answer keeps its word from edit to edit."""
-    found = np.empty((len(classes), room))
+    words = np.empty((len(classes), room))
     for number, name in enumerate(classes):
         kind = "answer" if number else "unknown"
         digest = hashlib.shake_256(f"{seed} {kind} {name}".encode("utf-8", "surrogatepass")).digest(-(-room // 8))
-        found[number] = 2.0 * np.unpackbits(np.frombuffer(digest, np.uint8))[:room] - 1.0
-    return found
+        words[number] = 2.0 * np.unpackbits(np.frombuffer(digest, np.uint8))[:room] - 1.0
+    return words
 
 
 def nearest_codes(words: Floats) -> int:
@@ -149,8 +151,8 @@ def seed_for(classes: list[str], room: int, first: int = 0) -> int:
 def words(basis: Floats, signs: Floats) -> Floats:
     """The word `(K, D)` of each class, of length √D."""
     D, room = basis.shape
-    found: Floats = np.sqrt(D / room) * signs @ basis.T
-    return found
+    scaled: Floats = np.sqrt(D / room) * signs @ basis.T
+    return scaled
 
 
 def gain_of(rows: Floats, least: float, written: Floats, encoder: Encoder) -> float:
@@ -185,14 +187,14 @@ def tensors(encoder: Encoder, neurons: Neurons, basis: Floats, signs: Floats, po
     constant, alpha, written, per = constant_of(encoder), steepness(encoder), words(basis, signs), encoder.per_layer
     unknown, level = rounded(written[0] / np.sqrt(D), encoder), level_of(encoder)
     gain = gain_of(neurons.rows, float(neurons.thresholds.min(initial=1.0)), written, encoder)
-    found: dict[str, Tensor] = {}
+    named: dict[str, Tensor] = {}
 
     def put(name: str, numbers: Floats) -> None:
-        found[name] = torch.from_numpy(np.ascontiguousarray(numbers)).to(dtype)
+        named[name] = torch.from_numpy(np.ascontiguousarray(numbers)).to(dtype)
 
     for block in range(encoder.blocks(len(neurons.rows))):
         start, some = encoder.layer(encoder.layers + block), slice(block * per, (block + 1) * per)
-        found |= {start + name: torch.zeros(shape, dtype=dtype) for name, shape in shapes.items()}
+        named |= {start + name: torch.zeros(shape, dtype=dtype) for name, shape in shapes.items()}
         for norm in kind.norms:
             put(f"{start}{norm}.weight", np.ones(D))
         rows, tau, count = neurons.rows[some], neurons.thresholds[some], len(neurons.rows[some])
@@ -220,11 +222,11 @@ def tensors(encoder: Encoder, neurons: Neurons, basis: Floats, signs: Floats, po
     put(f"{kind.pooler}.bias", np.zeros(D))
     put(f"{kind.head}.weight", head)
     put(f"{kind.head}.bias", np.zeros(len(signs)))
-    return found
+    return named
 
 
 def stored_basis(dense: Floats, room: int) -> Floats:
     """R `(D, room)`, from the dense layer of the head, which holds a power of two times it."""
     rows = dense[:room]
-    found: Floats = rows.T / read_scale(rows.T)
-    return found
+    basis: Floats = rows.T / read_scale(rows.T)
+    return basis

@@ -60,8 +60,8 @@ def strip(encoder: Encoder, layer: int = 0, gain: float = GAIN) -> float:
 
 def strips(encoder: Encoder, count: int, gain: float = GAIN) -> Floats:
     """The `strip` of each question `(N,)`, by the layer that it stands in."""
-    found = np.array([strip(encoder, layer, gain) for layer in range(encoder.blocks(count))])
-    return found[np.arange(count) // encoder.per_layer]
+    widths = np.array([strip(encoder, layer, gain) for layer in range(encoder.blocks(count))])
+    return widths[np.arange(count) // encoder.per_layer]
 
 
 def thresholds(encoder: Encoder, keys: Floats, answers: Ints, draw: Draw, keep: Floats, room: Floats) -> Thresholds:
@@ -100,7 +100,7 @@ def out_of_strips(
     Between silence and its answer a neuron writes too little to decide, and later layers would read that. Also for
     each question: the one that its threshold was raised above, or `NOBODY`.
     """
-    count, found = len(keys), tau.copy()
+    count, thresholds = len(keys), tau.copy()
     layer, whose = np.arange(count) // encoder.per_layer, np.full(count, NOBODY)
     first = int((layer < layer.max(initial=0)).sum())  # questions of the last layer precede nobody
     step = max(1, AT_ONCE // max(1, count))
@@ -111,24 +111,26 @@ def out_of_strips(
         cosines = (keys[row] * keys[other]).sum(axis=1)
         most, least = widened(cosines, psi) + room[row], narrowed(cosines, psi) - room[row]
         while True:
-            inside = np.flatnonzero((most > found[row]) & (least < found[row]))
+            inside = np.flatnonzero((most > thresholds[row]) & (least < thresholds[row]))
             if not len(inside):
                 break
             for pair in inside[np.argsort(most[inside])].tolist():
-                found[row[pair]], whose[row[pair]] = max(found[row[pair]], most[pair]), other[pair]
-    return found, whose
+                thresholds[row[pair]], whose[row[pair]] = max(thresholds[row[pair]], most[pair]), other[pair]
+    return thresholds, whose
 
 
 def widened(cosine: Floats, psi: float) -> Floats:
     """The largest ⟨k, û⟩ for û within the angle ψ of a state with this cosine; −1 stands for no state."""
-    found: Floats = np.where(cosine > -1.0, np.cos(np.maximum(0.0, np.arccos(np.clip(cosine, -1.0, 1.0)) - psi)), -1.0)
-    return found
+    cosines: Floats = np.where(
+        cosine > -1.0, np.cos(np.maximum(0.0, np.arccos(np.clip(cosine, -1.0, 1.0)) - psi)), -1.0
+    )
+    return cosines
 
 
 def narrowed(cosine: Floats, psi: float) -> Floats:
     """The least ⟨k, û⟩ for û within the angle ψ of a state with this cosine."""
-    found: Floats = np.cos(np.minimum(np.pi, np.arccos(np.clip(cosine, -1.0, 1.0)) + psi))
-    return found
+    cosines: Floats = np.cos(np.minimum(np.pi, np.arccos(np.clip(cosine, -1.0, 1.0)) + psi))
+    return cosines
 
 
 def lowered(cosine: Floats, reach: float, room: Floats) -> Floats:

@@ -25,14 +25,14 @@ CODES_AT_ONCE = 1 << 10
 
 def lengths(rows: Floats) -> Floats:
     """The lengths `(n,)` of rows `(n, D)`."""
-    found: Floats = np.sqrt((rows * rows).sum(axis=-1))
-    return found
+    norms: Floats = np.sqrt((rows * rows).sum(axis=-1))
+    return norms
 
 
 def centred(rows: Floats) -> Floats:
     """Rows less their mean: what norms see of them."""
-    found: Floats = rows - rows.mean(axis=-1, keepdims=True)
-    return found
+    centred_rows: Floats = rows - rows.mean(axis=-1, keepdims=True)
+    return centred_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +114,8 @@ class Levelled:
 
     def carried(self, rows: Floats) -> Floats:
         """Mᵀ w for rows w `(…, D)`: ⟨w, Mx⟩ = ⟨Mᵀw, x⟩."""
-        found: Floats = rows + (rows @ self.writes)[..., None] * self.reads
-        return found
+        states: Floats = rows + (rows @ self.writes)[..., None] * self.reads
+        return states
 
 
 class Words:
@@ -183,8 +183,8 @@ class Words:
         D, v, fmt = self.found.encoder.width, self.sizes.round, self.found.encoder.format
         whole = self.whole * self.sizes.root
         size = whole * (1.0 + moved)
-        found: Floats = PADDING * (whole * moved + (BINARY32.gamma(D + 4.0) + 2.0 * v) * size + 4.0 * D * fmt.lost)
-        return found
+        error: Floats = PADDING * (whole * moved + (BINARY32.gamma(D + 4.0) + 2.0 * v) * size + 4.0 * D * fmt.lost)
+        return error
 
     @cached_property
     def least(self) -> Floats:
@@ -197,7 +197,7 @@ class Words:
         wanted = (WANTED + self._head_error(moved)) / root  # (R,)
         own = self.found.signs * (self.written @ self.dense.T)  # (K, R)
         whole, seen = lengths(self.written)[:, None], lengths(centred(self.written))[:, None]
-        found = np.full((2, len(self.written)), np.inf)
+        bounds = np.full((2, len(self.written)), np.inf)
         for later in range(2):
             other = self.base[later] + self.left[later] + root * np.sqrt(self.found.encoder.epsilon) + self.lost[later]
             gain = own - PADDING * (self.reads * self.share * whole + wanted * (seen + self.share * whole))
@@ -206,10 +206,10 @@ class Words:
             with np.errstate(divide="ignore", invalid="ignore"):
                 signs = np.where(gain > 0.0, need / gain, np.inf).max(axis=1)
                 length = np.where(flat > 0.0, (FLATTEST + 1.0) * other / flat, np.inf)[:, 0]
-            found[later] = np.where(self.there, PADDING * np.maximum(signs, length), np.inf)
+            bounds[later] = np.where(self.there, PADDING * np.maximum(signs, length), np.inf)
         if not self.decides(WANTED):
             raise UnhandledError("the codes of two answers are so near that roundings of logits may confuse them")
-        return self._quiet(found)
+        return self._quiet(bounds)
 
     def _quiet(self, least: Floats) -> Floats:
         """`least`, so large that what is written wakes no neuron of a later layer (Q5)."""
