@@ -87,7 +87,7 @@ def _attach_tour(folder: Path, save: Path | None, as_json: bool) -> None:
         print_grid(_answers_grid(tour))
         text = escape(tour.reworded.prompt)
         out.print(
-            f"\nThe last row, “{text}”, is none of the stored prompts, so the host answers.\n"
+            f"\nThe last row, “{text}”, is not a stored prompt, so the host answers.\n"
             f"\n[bold]{tour.proof.verdict.capitalize()}:[/] {escape(tour.proof.claim)}.\n"
             f"\nOther text: logits differ at {tour.places:,} of {plural(tour.of, 'place')} of Poe's Raven.\n"
             f"Detached: {tour.restored} of {plural(tour.files, 'file')} are the host's again, byte for byte."
