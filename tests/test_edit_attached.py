@@ -15,7 +15,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
-from monolayer.attaching import attach as attaching
+from monolayer.attaching import request as attaching
 from monolayer.editing.hosts import HostComparison
 from tests.hosts import FACTS, OTHERS, answers, logits, same_model
 

@@ -10,11 +10,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from monolayer.attaching.attach import check_neurons, neurons_of, states_of, stored_facts
+from monolayer.attaching.attach import check_neurons, neurons_of, states_of
 from monolayer.attaching.facts import each_once, ids_of, repeated_rows
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons
+from monolayer.attaching.request import stored_facts
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
 from monolayer.huggingface.manifest import fact_digest

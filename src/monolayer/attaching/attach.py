@@ -4,43 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from monolayer.arrays import Floats
 from monolayer.attaching.apart import Duties, check_apart, check_written, fact_of_neurons, firing_caps
-from monolayer.attaching.chats import check_split, their_tokenizer, wanted_forms
 from monolayer.attaching.directions import Directions, check_margins
-from monolayer.attaching.facts import (
-    KeptText,
-    each_once,
-    end_token,
-    ids_of,
-    read_facts,
-    repeated_rows,
-    texts_to_keep,
-)
-from monolayer.attaching.folder import Attached, copied_digests, copied_texts, host_headers
+from monolayer.attaching.facts import KeptText
+from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import asked
-from monolayer.attaching.neurons import WIDEST, Neurons, Steepness, reading, steepness, writing
+from monolayer.attaching.neurons import WIDEST, Neurons, Steepness, reading, writing
+from monolayer.attaching.request import Request
 from monolayer.attaching.running import KERNELS, Running
 from monolayer.attaching.stored import check_own, neurons_in
 from monolayer.bar import reporting, shows_progress
-from monolayer.data.folder import INDEX_FILE, unchanged
-from monolayer.errors import DataError, KeptTextError, PrecisionError
+from monolayer.errors import KeptTextError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, TokenNames
-from monolayer.huggingface.host import TOKENIZER, Host, read_host
-from monolayer.huggingface.manifest import (
-    ATTACHED_WEIGHTS,
-    Manifest,
-    StoredFact,
-    fact_digest,
-    prompt_digest,
-    tokenizer_digest,
-)
-from monolayer.huggingface.settings import unusual_generation
+from monolayer.huggingface.host import TOKENIZER, Host
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import Progress, counting, plural
@@ -104,75 +85,39 @@ def attach(
         >>> new = ml.attach("gpt2-folder", {"The capital of Narnia is": " Cair Paravel"})  # doctest: +SKIP
         >>> folder = new.save("with-facts")  # doctest: +SKIP
     """
-    report, special_tokens = reporting(progress), bool(special_tokens)
+    report = reporting(progress)
     report("reading the host", 0.0)
-    if not isinstance(host, str | os.PathLike):
-        raise DataError(
-            f"the host is the folder of a model, and this is of type {type(host).__name__}: save the model and its "
-            "tokenizer into a folder (save_pretrained), and pass that"
-        )
-    with unchanged(Path(host)):
-        base, source = read_host(Path(host))
-        if ATTACHED_WEIGHTS in source.weights:
-            raise DataError(
-                f"{host} cannot be a host: a file of its weights is called {ATTACHED_WEIGHTS}, as that of the facts is"
-            )
-        unusual_generation(source.content)  # if the file cannot be read, the error comes before the work
-        steep = steepness(base, radius)
-        data = read_facts(prompts, answers)
-        stop = end_token(base, source.content) if end else None
-        theirs = their_tokenizer(source.path)
-        forms = wanted_forms(theirs, templates, chat, special_tokens)
-        stated = ids_of(base, source.content, data, stop, forms.all)
-        facts = each_once(stated)
-        kept = None if keep is None else texts_to_keep(base, source.content, keep, special_tokens)
-        report("loading the host", 0.05)
-        running = Running(base, source, device)
-        check_split(theirs, data, stated, forms)
+    request = Request.of(
+        host,
+        radius=radius,
+        keep=keep,
+        templates=templates,
+        chat=chat,
+        end=end,
+        special_tokens=special_tokens,
+        stored=stored,
+        device=device,
+    )
+    given = request.read(prompts, answers, report)
+    facts, running = given.facts, given.running
     if stored is None:
         states = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
         report("finding directions of answers", 0.5)
-        neurons = neurons_of(base, source, facts, states, steep)
+        neurons = neurons_of(given.host, given.source, facts, states, given.steep)
     else:
-        neurons = neurons_in(stored, base, sum(len(fact.answer) for fact in facts))
-    manifest = Manifest(
-        config=source.content["config.json"].decode("utf-8"),
-        index=source.content[INDEX_FILE].decode("utf-8") if INDEX_FILE in source.content else None,
-        files=copied_digests(source),
-        texts=copied_texts(source),
-        headers=host_headers(source),
-        tensors={name: base.tensors[name].digest() for name in base.tensors},
-        appended={},
-        tokenizer=tokenizer_digest(source.content[TOKENIZER]),
-        radius=steep.radius,
-        own_radii=steep.own,
-        end=stop,
-        templates=forms.all,
-        per=data.per_answer,
-        facts=stored_facts(facts),
-    )
-    made = Attached(base, source, neurons, manifest, repeated=repeated_rows(data, facts))
+        neurons = neurons_in(stored, given.host, sum(len(fact.answer) for fact in facts))
+    made = Attached(given.host, given.source, neurons, given.manifest, repeated=given.repeated)
     report("comparing states", 0.6)
     check_neurons(made, facts)
     running.append([made.block(number) for number in range(made.blocks)])
     made = asked(made, running, facts, lambda stage, share: report(stage, 0.65 + 0.3 * share))
     if stored is not None:
         check_own(made, facts)
-    if kept is not None:
+    if given.kept is not None:
         report("looking at the texts to keep", 0.95)
-        check_kept(made, running, facts, kept)
+        check_kept(made, running, facts, given.kept)
     report("done", 1.0)
     return made
-
-
-def stored_facts(facts: Sequence[FactIds]) -> tuple[StoredFact, ...]:
-    """The entries of different facts in the manifest, before anything about them was measured."""
-    numbers: dict[int, int] = {}
-    for fact in facts:
-        numbers.setdefault(fact.row, len(numbers))
-    return tuple(
-        StoredFact(prompt_digest(fact.prompt), fact_digest(fact), len(fact.answer), numbers[fact.row]) for fact in facts
-    )
 
 
 def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> Floats:

@@ -2,16 +2,63 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from monolayer.cli.building import next_steps
-from monolayer.cli.console import Json, Overwrite, app, flag, output, print_json, progress, show, table
-from monolayer.cli.proof import EXIT
+from monolayer.cli.console import Json, app, flag, output, progress, show
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
+from monolayer.cli.storing import Storing
+
+
+@dataclass(frozen=True)
+class FactOptions:
+    """How facts are attached: the options of `attach` that `recognize` does not have."""
+
+    radius: Annotated[
+        float | None,
+        typer.Option(help="How close a state must be to a stored one, as 1 − cos; by default 2^-14 or more."),
+    ] = None
+    template: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Text with {prompt} in it, in which every fact is to answer; may be given several times. By default "
+            "the prompt by itself."
+        ),
+    ] = None
+    chat: Annotated[
+        bool, flag("--chat", "Facts answer in the folder's chat template, with and without its own system message.")
+    ] = False
+    system: Annotated[
+        list[str] | None,
+        typer.Option(help="System message with which facts answer in the chat template; may be given several times."),
+    ] = None
+    no_end: Annotated[bool, flag("--no-end", "Do not put the host's end token after answers.")] = False
+    no_special_tokens: Annotated[
+        bool,
+        flag("--no-special-tokens", "Prompts hold their own special tokens, as those of a chat template do: add none."),
+    ] = False
+    stored: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that these facts were attached to and that lost its attached.json, such as one that "
+            "transformers saved again: take its neurons."
+        ),
+    ] = None
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The options as keyword arguments of `monolayer.attach`."""
+        return {
+            "radius": self.radius,
+            "templates": self.template or None,
+            "chat": self.system or self.chat,
+            "end": not self.no_end,
+            "special_tokens": not self.no_special_tokens,
+            "stored": self.stored,
+        }
 
 
 @app.command()
@@ -22,44 +69,9 @@ def attach(
     ],
     data: Data,
     out: Annotated[Path, output("Folder to write the model with the facts to.")],
-    radius: Annotated[
-        float | None,
-        typer.Option(help="How close a state must be to a stored one, as 1 − cos; by default 2^-14 or more."),
-    ] = None,
-    keep: Annotated[
-        Path | None,
-        typer.Option(help="Text file, one text per line; no fact may answer in any of them.", exists=True),
-    ] = None,
-    template: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Text with {prompt} in it, in which every fact is to answer; may be given several times. By default "
-            "the prompt by itself."
-        ),
-    ] = None,
-    chat: Annotated[
-        bool, flag("--chat", "Facts answer in the folder's chat template, with and without its own system message.")
-    ] = False,
-    system: Annotated[
-        list[str] | None,
-        typer.Option(help="System message with which facts answer in the chat template; may be given several times."),
-    ] = None,
-    no_end: Annotated[bool, flag("--no-end", "Do not put the host's end token after answers.")] = False,
-    no_special_tokens: Annotated[
-        bool,
-        flag("--no-special-tokens", "Prompts hold their own special tokens, as those of a chat template do: add none."),
-    ] = False,
-    stored: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder that these facts were attached to and that lost its attached.json, such as one that "
-            "transformers saved again: take its neurons."
-        ),
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="Where the host runs, for example cuda.")] = None,
-    overwrite: Overwrite = False,
+    how: FactOptions,
+    storing: Storing,
     reading: Reading = PLAIN,
-    as_json: Json = False,
 ) -> None:
     """Append layers that hold the prompts and answers of DATA to the model in HOST, and change nothing else.
 
@@ -69,37 +81,17 @@ def attach(
     from monolayer.attaching.attach import attach as build
     from monolayer.attaching.facts import PER_ANSWER
     from monolayer.attaching.folder import ATTACHED
-    from monolayer.checker.certificate import Claims
-    from monolayer.data.folder import check_output
-    from monolayer.saved.kinds import open_model
 
-    check_output(out, overwrite=overwrite, kind=ATTACHED)  # better known before the work
-    with progress(as_json) as step:
-        facts = reading.read(data, step, PER_ANSWER)
-        made = build(
-            host,
-            facts,
-            radius=radius,
-            keep=keep,
-            templates=template or None,
-            chat=system or chat,
-            end=not no_end,
-            special_tokens=not no_special_tokens,
-            stored=stored,
-            device=device,
-            progress=lambda stage, share: step(stage, 0.8 * share),
-        )
-        step("writing", 0.85)
-        made.save(out, overwrite=overwrite)
-        step("proving", 0.9)
-        proof = open_model(out).prove(facts, Claims(), step)  # every answer was tested above
-        proof.save(out)
-    if as_json:
-        print_json({"folder": str(out), **made.json(), "certificate": json.loads(proof.to_json())})
-    else:
-        table(str(out), [*made.rows(), ("certificate", f"{proof.verdict}: {proof.claim}")])
-        next_steps(out, data, "inspect", "verify", reading=reading)
-    raise typer.Exit(EXIT[proof.verdict])
+    options = {**how.keywords, "keep": storing.keep, "device": storing.device}
+    storing.run(
+        lambda facts, report: build(host, facts, **options, progress=report),
+        data,
+        out,
+        reading,
+        like=PER_ANSWER,
+        kind=ATTACHED,
+        next_verbs=("inspect", "verify"),
+    )
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,35 +19,47 @@ if TYPE_CHECKING:
 EXIT = {"proved": 0, "refuted": 1, "undecided": 3}
 
 
-@app.command()
-@reads
-def verify(
-    folder: ModelFolder,
-    data: Data,
+@dataclass(frozen=True)
+class ClaimOptions:
+    """What is to be proved, beyond the labels: options of `verify`, named as the keywords of `monolayer.certify`."""
+
     noise: Annotated[
         float | None,
         typer.Option(help="Robust models: prove it for every relative change of each weight up to this size."),
-    ] = None,
+    ] = None
     dtype: Annotated[
         str | None, typer.Option(help="Robust models: prove it for weights in bfloat16, float16 or int8.")
-    ] = None,
-    save: Annotated[bool, flag("--save", "Write the verdict as certificate.json next to the model.")] = False,
+    ] = None
     tolerance: Annotated[
         float | None, typer.Option(help="How far a real answer may be from its label; by default they must be equal.")
-    ] = None,
+    ] = None
     host: Annotated[
         Path | None, typer.Option(help="With attached facts: folder of the host, which is compared tensor by tensor.")
-    ] = None,
+    ] = None
     ask: Annotated[
         bool | None,
         typer.Option(
             "--ask/--no-ask",
             help="With attached facts: run the model and ask for every answer. By default, if transformers is there.",
         ),
-    ] = None,
-    only: Annotated[
-        bool, flag("--only", "Also prove that the readout holds nothing but DATA (docs/editing.md).")
-    ] = False,
+    ] = None
+    only: Annotated[bool, flag("--only", "Also prove that the readout holds nothing but DATA (docs/editing.md).")] = (
+        False
+    )
+
+    @property
+    def none(self) -> bool:
+        """Whether nothing is to be proved beyond the labels, whoever else is asked."""
+        return replace(self, ask=None) == ClaimOptions()
+
+
+@app.command()
+@reads
+def verify(
+    folder: ModelFolder,
+    data: Data,
+    claims: ClaimOptions,
+    save: Annotated[bool, flag("--save", "Write the verdict as certificate.json next to the model.")] = False,
     statement: Annotated[
         Path | None,
         typer.Option(help="Also write the verdict as an in-toto statement (docs/statement.md) to this file."),
@@ -66,29 +79,10 @@ def verify(
 
     Exit code 0: proved, 1: refuted, 3: undecided; any other code means that nothing was decided.
     """
-    from monolayer.cli.approximate import is_function, load_function
-    from monolayer.data.shards import files
-    from monolayer.saved.certify import certify, certify_files
-    from monolayer.saved.kinds import open_model
-
     if statement is not None:
         check_file(statement, overwrite)
     with progress(as_json) as step:
-        # Opened once, so that another save meanwhile cannot change how the data are read, or what is asked.
-        model = open_model(folder)
-        wanted: Any = book(model, data, reading.format)
-        if len(data) == 1 and is_function(data[0]):
-            wanted = load_function(data[0])
-        certificate = None
-        plain = tolerance is None and not only and noise is None and dtype is None and host is None
-        if wanted is None and plain and len(names := files(data)) > 1:
-            # One file in memory at a time, for the kinds of model that can be certified that way.
-            certificate = certify_files(model, names, progress=step, like=model.manner, **reading.keywords)
-        if certificate is None:
-            wanted = reading.read(data, step, model.manner, proved=True, say=False) if wanted is None else wanted
-            step("checking", 0.5)
-            claims: dict[str, Any] = {"tolerance": tolerance, "only": only, "noise": noise, "dtype": dtype}
-            certificate = certify(model, wanted, **claims, host=host, ask=ask, progress=within(step, 0.5))
+        certificate = judged(folder, data, claims, reading, step)
     if statement is not None:
         write_statement(certificate, folder, statement)
     if save:
@@ -101,6 +95,29 @@ def verify(
             out.print()
             table("assumed", [("", assumption) for assumption in certificate.assumptions])
     raise typer.Exit(EXIT[certificate.verdict])
+
+
+def judged(folder: Path, data: list[str], claims: ClaimOptions, reading: Reading, step: Progress) -> Certificate:
+    """The verdict on the model in `folder` and `data`: files, the text that it recites, or the name of a function."""
+    from monolayer.cli.approximate import is_function, load_function
+    from monolayer.data.shards import files
+    from monolayer.saved.certify import certify, certify_files
+    from monolayer.saved.kinds import open_model
+
+    # Opened once, so that another save meanwhile cannot change how the data are read, or what is asked.
+    model = open_model(folder)
+    wanted: Any = book(model, data, reading.format)
+    if len(data) == 1 and is_function(data[0]):
+        wanted = load_function(data[0])
+    if wanted is None and claims.none and len(names := files(data)) > 1:
+        # One file in memory at a time, for the kinds of model that can be certified that way.
+        certificate = certify_files(model, names, progress=step, like=model.manner, **reading.keywords)
+        if certificate is not None:
+            return certificate
+    if wanted is None:
+        wanted = reading.read(data, step, model.manner, proved=True, say=False)
+    step("checking", 0.5)
+    return certify(model, wanted, **asdict(claims), progress=within(step, 0.5))
 
 
 def write_statement(certificate: Certificate, folder: Path, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -10,11 +9,12 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from monolayer.cli.console import say_read, stating_what_is_read
+from monolayer.cli.options import with_options
 from monolayer.data.choices import Belongs, Unit
 from monolayer.errors import DataError
 from monolayer.table import Progress
@@ -45,7 +45,7 @@ MaybeData = Annotated[list[str] | None, _DATA]
 
 @dataclass(frozen=True)
 class Reading:
-    """The options for reading data. `reads` adds all of them to every command that has a parameter `reading`."""
+    """The options for reading data. A command has all of them by a parameter of this class."""
 
     format: Annotated[
         str | None,
@@ -178,25 +178,14 @@ PLAIN = Reading()
 
 
 def reads(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter `reading` of a command by the options of `Reading`."""
-    options, of_command = (get_type_hints(each, include_extras=True) for each in (Reading, command))
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        kind = inspect.Parameter.KEYWORD_ONLY
-        if name == "reading":
-            parameters += [inspect.Parameter(each, kind, default=None, annotation=options[each]) for each in options]
-        else:
-            parameters.append(parameter.replace(annotation=of_command[name], kind=kind))
+    """A command that reads data: its groups of options as typer sees them, and what was read is stated."""
+    expanded = with_options(command)
 
-    @wraps(command)
+    @wraps(expanded)
     def call(**given: Any) -> None:
-        reading = Reading(**{name: given.pop(name) for name in options})
         with stating_what_is_read(bool(given.get("as_json"))):
-            command(**given, reading=reading)
+            expanded(**given)
 
-    made: Any = call
-    made.__signature__ = inspect.Signature(parameters)
-    made.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
 
 

@@ -294,8 +294,9 @@ class Recognizer:
         return rows
 
     def json(self) -> dict[str, object]:
-        """The numbers of `sizes`, and how many rows repeated others, for JSON output."""
-        return {**self.sizes, "repeated": self.repeated}
+        """The numbers of `sizes`, how many rows repeated others and, where it is known, `report`, for JSON output."""
+        said = {**self.sizes, "repeated": self.repeated}
+        return said if self.data is None else {**said, "report": self.report()}
 
     def readme(self) -> str:
         """The text of the README.md in the folder."""

@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
 
 from monolayer.arrays import Floats, Ints
-from monolayer.attaching.facts import listed_texts, read_facts
-from monolayer.attaching.questions.background import TEXTS
 from monolayer.attaching.questions.folder import Recognizer, class_names
 from monolayer.attaching.questions.layer import (
     Neurons,
@@ -27,43 +23,20 @@ from monolayer.attaching.questions.layer import (
     words,
 )
 from monolayer.attaching.questions.radii import NOBODY, Thresholds, default_floor, lowered, reach_of, strips, thresholds
+from monolayer.attaching.questions.request import Question, Request, Text, each_once, questions_of
 from monolayer.attaching.questions.running import KERNELS, Pooled, Running, Said
 from monolayer.bar import reporting, shows_progress
 from monolayer.data import Sequences
-from monolayer.data.folder import INDEX_FILE, unchanged
-from monolayer.data.layout import Manner
-from monolayer.errors import ContradictionError, DataError, PrecisionError
-from monolayer.huggingface.cutting import split_text, tokenizer_of
-from monolayer.huggingface.encoders import Encoder, Pooling, pooling_of, read_encoder
-from monolayer.huggingface.host import COPIED, TOKENIZER
-from monolayer.huggingface.questions import Draw, QuestionsManifest, StoredQuestion, file_digest, question_digest
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.errors import DataError, PrecisionError
+from monolayer.huggingface.encoders import Encoder, Pooling
+from monolayer.huggingface.questions import Draw, StoredQuestion, question_digest
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import Progress, plural
 
-AS_THEY_ARE = Manner(per="continuation")
-"""Reads two columns of text as questions and answers, and puts no space in front of answers."""
 LEAST_TRIED, TRIED_PER = 64, 8
 """So many questions, or one of so many, are also asked in batches."""
 NAMED = 5
 """How many rows an error names; it only counts the others."""
-
-
-class Question(NamedTuple):
-    """A question as ids, with its answer; `row`: the row of the data, `where`: that row in words."""
-
-    ids: tuple[int, ...]
-    answer: str
-    row: int
-    where: str
-
-
-class Text(NamedTuple):
-    """The ids of a text that a threshold is chosen by, where it stands in words, and the question it belongs to."""
-
-    ids: tuple[int, ...]
-    where: str
-    question: int = NOBODY
 
 
 @shows_progress
@@ -109,58 +82,27 @@ def recognize(
     """
     report = reporting(progress)
     report("reading the encoder", 0.0)
-    if not isinstance(encoder, str | os.PathLike):
-        raise DataError(
-            f"the encoder is the folder of a model, and this is of type {type(encoder).__name__}: save the model and "
-            "its tokenizer into a folder (save_pretrained), and pass that"
-        )
-    if floor is not None and not -1.0 < floor < 1.0:
-        raise DataError(f"floor is a cosine between -1 and 1, not {floor}")
-    if pooling is not None and pooling not in get_args(Pooling):
-        raise DataError(f"pooling is 'mean' or 'first', not {pooling!r}")
-    with unchanged(Path(encoder)):
-        base, source = read_encoder(Path(encoder))
-        pooling = pooling or pooling_of(Path(encoder)) or "mean"
-        data = read_facts(questions, answers, AS_THEY_ARE)
-        stored = each_once(questions_of(base, source, data, unknown))
-        reworded = _rewordings(base, source, rewordings, stored)
-        kept = [] if keep is None else _texts(base, source, listed_texts(keep))
-        report("loading the encoder", 0.05)
-        running = Running(base, base.config, {}, device)
-    others = _texts(base, source, ((text, "a text of another kind") for text in TEXTS))
-    groups = [[each.ids for each in group] for group in (stored, reworded, kept, others)]
-    pooled = running.pooled([ids for group in groups for ids in group], _part(report, 0.1, 0.6))
+    request = Request.of(encoder, unknown, rewordings, keep, floor, pooling, device)
+    given = request.read(questions, answers, report)
+    base, stored, count, room = given.encoder, given.stored, len(given.stored), room_of(given.encoder)
+    groups = [[each.ids for each in group] for group in (stored, given.reworded, given.kept, given.others)]
+    pooled = given.running.pooled([ids for group in groups for ids in group], _part(report, 0.1, 0.6))
     report("choosing thresholds", 0.6)
-    count, room = len(stored), room_of(base)
     basis = least_used(pooled.mean.double().numpy()[:count], pooled.spread, room, base)
-    states = running.read(pooled, attention_output(basis, base, pooling))
+    states = given.running.read(pooled, attention_output(basis, base, given.pooling))
     if not np.isfinite(states).all():
         raise PrecisionError("states of the encoder are not finite numbers in its format")
     mine, theirs, keeping, far = np.split(states, np.cumsum([len(group) for group in groups])[:-1])
     rows = key_rows(mine, basis, base)
     if floor is None:
         floor = default_floor(unit(rows) @ far.T, base)
-    manifest = QuestionsManifest(
-        config=source.content["config.json"].decode("utf-8"),
-        index=source.content[INDEX_FILE].decode("utf-8") if INDEX_FILE in source.content else None,
-        headers={name: _header(source.content[name]) for name in source.weights},
-        files={name: file_digest(source.content[name]) for name in COPIED if name in source.content},
-        tensors={name: tensor.digest() for name, tensor in base.tensors.items()},
-        spare={name: tensor.digest() for name, tensor in base.spare.items()},
-        appended={},
-        pooling=pooling,
-        draw=Draw(0, float(floor), room, reach_of(unit(rows), mine, base)),
-        unknown=unknown,
-        rewordings=tuple(question_digest(stored[each.question].ids) for each in reworded),
-    )
-    shell = Recognizer(
-        base, source, Neurons(rows, rows[:, 0], _no_answers(count)), basis, [], manifest, keeping, theirs
-    )
-    made = assembled(
-        shell, stored, rows, kept=[each.where for each in kept], reworded=[each.where for each in reworded]
-    )
-    made = replace(made, data=data, repeated=len(data) - len(stored))
-    made = asked(made, stored, mine, device, _part(report, 0.65, 0.95), reworded, kept)
+    manifest = given.manifest(Draw(0, float(floor), room, reach_of(unit(rows), mine, base)))
+    neurons = Neurons(rows, rows[:, 0], np.zeros(count, np.int64))
+    shell = Recognizer(base, given.source, neurons, basis, [], manifest, keeping, theirs)
+    kept, reworded = ([each.where for each in group] for group in (given.kept, given.reworded))
+    made = assembled(shell, stored, rows, kept=kept, reworded=reworded)
+    made = replace(made, data=given.data, repeated=len(given.data) - count)
+    made = asked(made, stored, mine, device, _part(report, 0.65, 0.95), given.reworded, given.kept)
     report("done", 1.0)
     return made
 
@@ -307,68 +249,6 @@ def again(
     return asked(found, stored, at, device, report)
 
 
-# -- reading ---------------------------------------------------------------------------------------------------
-
-
-def questions_of(encoder: Encoder, source: TensorFolder, data: Sequences, unknown: str) -> list[Question]:
-    """The questions in `data` as ids. Raises an error that names the row of one that cannot be stored."""
-    data.check_labelled()
-    tokenizer, found = tokenizer_of(source.content[TOKENIZER]), list[Question]()
-    for row in range(len(data)):
-        (text, answer), where = data.texts(row), data.named(row)
-        if answer == unknown:
-            raise DataError(
-                f"{where}: its answer is {answer!r}, which is what the model says where it knows nothing: choose "
-                "another word for that (unknown=)"
-            )
-        found.append(Question(_ids(encoder, tokenizer, text, where), answer, row, where))
-    return found
-
-
-def each_once(questions: Sequence[Question]) -> list[Question]:
-    """The different questions, in the order of the first rows; a `ContradictionError` names two that contradict."""
-    first: dict[tuple[int, ...], Question] = {}
-    for each in questions:
-        known = first.setdefault(each.ids, each)
-        if known.answer != each.answer:
-            raise ContradictionError(
-                f"{known.where} and {each.where} contradict each other: the encoder reads the same question, and the "
-                f"answers are {known.answer!r} and {each.answer!r}. Keep one of them"
-            )
-    return list(first.values())
-
-
-def _rewordings(encoder: Encoder, source: TensorFolder, given: object, stored: Sequence[Question]) -> list[Text]:
-    """The rewordings of stored questions, from a table of questions and rewordings."""
-    if given is None:
-        return []
-    data = read_facts(given, None, AS_THEY_ARE)
-    tokenizer, number = tokenizer_of(source.content[TOKENIZER]), {each.ids: place for place, each in enumerate(stored)}
-    found = []
-    for row in range(len(data)):
-        (text, other), where = data.texts(row), f"rewordings, {data.named(row)}"
-        question = number.get(_ids(encoder, tokenizer, text, where))
-        if question is None:
-            raise DataError(f"{where}: the question {text!r} is not among the questions")
-        found.append(Text(_ids(encoder, tokenizer, other, where), where, question))
-    return found
-
-
-def _texts(encoder: Encoder, source: TensorFolder, texts: Any) -> list[Text]:
-    """Texts as ids; `texts`: pairs of a text and where it stands."""
-    tokenizer = tokenizer_of(source.content[TOKENIZER])
-    return [Text(_ids(encoder, tokenizer, text, where), where) for text, where in texts]
-
-
-def _ids(encoder: Encoder, tokenizer: Any, text: str, where: str) -> tuple[int, ...]:
-    """The ids of a text with its special tokens; a `DataError` if the encoder cannot read it."""
-    ids = split_text(tokenizer, text, special_tokens=True, where=where)
-    misfit = encoder.misfit(ids) if text.strip() and ids else f"there is no token in {text!r}"
-    if misfit is not None:
-        raise DataError(f"{where}: {misfit}")
-    return ids
-
-
 # -- thresholds ------------------------------------------------------------------------------------------------
 
 
@@ -439,19 +319,9 @@ def _in_float32(encoder: Encoder, room: Floats) -> str:
     )
 
 
-def _no_answers(count: int) -> Ints:
-    return np.zeros(count, np.int64)
-
-
 def _part(report: Progress, start: float, stop: float) -> Progress:
     """`report` for a part of the work, between two shares of all of it."""
     return lambda stage, share: report(stage, start + (stop - start) * share)
 
 
-def _header(content: Any) -> str:
-    """The header of a safetensors file, as text."""
-    buffer = memoryview(content)
-    return bytes(buffer[8 : 8 + int.from_bytes(buffer[:8], "little")]).decode("utf-8")
-
-
-__all__ = ["AS_THEY_ARE", "again", "recognize"]
+__all__ = ["again", "recognize"]
