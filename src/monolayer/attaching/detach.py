@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from contextlib import suppress
@@ -19,6 +18,7 @@ from monolayer.huggingface.headers import write_file
 from monolayer.huggingface.host import Host
 from monolayer.huggingface.manifest import FILE
 from monolayer.huggingface.questions import QUESTIONS, says_questions
+from monolayer.huggingface.tensors import file_digest
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, as_table, plural
 
@@ -93,7 +93,7 @@ class Detached:
 
     def _not_restored(self) -> list[tuple[str, str]]:
         """A row that names the files whose bytes are not the host's, if transformers wrote the folder anew."""
-        digests = {name: hashlib.sha256(content).hexdigest() for name, content in self.attached.beside.items()}
+        digests = {name: file_digest(content) for name, content in self.attached.beside.items()}
         other = [name for name, digest in self.attached.manifest.files.items() if digests.get(name) != digest]
         if not other:
             return []
@@ -125,7 +125,7 @@ def detach(folder: str | os.PathLike[str] | Attached | Recognizer) -> Detached |
             )
     for name, digest in manifest.files.items():
         content = source.content.get(name)
-        same = content is not None and hashlib.sha256(content).hexdigest() == digest
+        same = content is not None and file_digest(content) == digest
         if not same and name not in attached.rewritten:
             raise ModelFileError(f"{name} was changed after facts were attached, or is gone")
     return Detached(attached)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,14 +15,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from monolayer.arrays import Bools, dtype_name
+from monolayer.arrays import Bools
 from monolayer.attaching.answers import Prompts, can_generate
 from monolayer.attaching.neurons import Neurons, Steepness, steepness
 from monolayer.attaching.running import Running
+from monolayer.attaching.written import tensor_digest, write_json
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, FolderKind, new_folder
 from monolayer.data.labelling import SEQUENCE
-from monolayer.data.number_formats import FORMATS
 from monolayer.data.readers import prompts_of
 from monolayer.data.shards import names_files
 from monolayer.errors import DataError, ModelFileError
@@ -36,7 +34,7 @@ from monolayer.huggingface.rewritten import original_files, reconciled
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.templates import Template, stand_alone
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import TensorFolder, file_digest
 from monolayer.model.card import Card
 from monolayer.model.torch_settings import own_settings
 from monolayer.model.unknown import REFUSE, filled
@@ -220,8 +218,8 @@ class Attached:
             size = sum(len(self.host.tensors[name].data) for name in self.manifest.tensors)
             size += sum(part.nbytes for part in self.tensors.values())
             index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(file_of.items()))}
-            _write(scratch / INDEX_FILE, index)
-            _write(scratch / "config.json", self.config)
+            write_json(scratch / INDEX_FILE, index)
+            write_json(scratch / "config.json", self.config)
             (scratch / FILE).write_text(self._finished().to_json(), encoding="utf-8")
             (scratch / "README.md").write_text(self.readme(), encoding="utf-8")
         return Path(folder)
@@ -229,7 +227,7 @@ class Attached:
     def _finished(self) -> Manifest:
         """The manifest with the digests of the appended tensors."""
         digests = {name: tensor_digest(tensor) for name, tensor in sorted(self.tensors.items())}
-        files = {name: hashlib.sha256(content).hexdigest() for name, content in self.beside.items()}
+        files = {name: file_digest(content) for name, content in self.beside.items()}
         texts = {name: text for name, text in self.manifest.texts.items() if name in files}
         return replace(self.manifest, appended=digests, files=files, texts=texts)
 
@@ -366,19 +364,6 @@ def host_headers(source: TensorFolder) -> dict[str, str]:
     return {final: header_of(source.content[name]) for name, final in host_weights(source).items()}
 
 
-def _write(path: Path, value: object) -> None:
-    """Write `value` as a JSON file."""
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-
-
-def tensor_digest(tensor: Tensor) -> str:
-    """The digest that `huggingface.tensors.Tensor.digest` will give this tensor once it is in a file."""
-    code = FORMATS[dtype_name(tensor.dtype)].code
-    found = hashlib.sha256(f"{code} {list(tensor.shape)}\n".encode())
-    found.update(tensor.contiguous().view(torch.uint8).numpy().data if tensor.numel() else b"")
-    return found.hexdigest()
-
-
 def neurons_of_blocks(host: Host, opened: Mapping[str, Any], count: int) -> Neurons:
     """The neurons of the first `count` rows of the appended blocks, which are the rows in use."""
     blocks = -(-count // host.neurons)
@@ -400,7 +385,7 @@ def neurons_of_blocks(host: Host, opened: Mapping[str, Any], count: int) -> Neur
 
 def copied_digests(source: TensorFolder) -> dict[str, str]:
     """The digests of the files beside the weights that `save` copies."""
-    return {name: hashlib.sha256(source.content[name]).hexdigest() for name in COPIED if name in source.content}
+    return {name: file_digest(source.content[name]) for name in COPIED if name in source.content}
 
 
 def copied_texts(source: TensorFolder) -> dict[str, str]:
@@ -420,5 +405,4 @@ __all__ = [
     "copied_texts",
     "host_headers",
     "neurons_of_blocks",
-    "tensor_digest",
 ]

@@ -152,12 +152,7 @@ class Running:
             self._count()
             for name in host.added_biases:
                 self._parameter(name).zero_()
-        if device is not None:
-            try:
-                self.model.to(device)
-            except RuntimeError as error:
-                first = str(error).strip().partition("\n")[0]
-                raise DataError(f"device {str(device)!r} cannot be used: {first}") from None
+        put_on(self.model, device)
 
     def _parameter(self, name: str) -> Tensor:
         """The parameter of the loaded model that the host's files call `name`."""
@@ -351,6 +346,16 @@ class Running:
                 ids, attention_mask=torch.ones_like(ids), eos_token_id=list(stops) or None, **options
             )
         return list(takewhile(lambda token: token not in stops, said[0, len(prompt) :].tolist()))
+
+
+def put_on(model: Any, device: str | torch.device | None) -> None:
+    """Move a model to a device; None leaves it where it is."""
+    if device is not None:
+        try:
+            model.to(device)
+        except RuntimeError as error:
+            first = str(error).strip().partition("\n")[0]
+            raise DataError(f"device {str(device)!r} cannot be used: {first}") from None
 
 
 def _loaded(host: Host, source: TensorFolder) -> Any:

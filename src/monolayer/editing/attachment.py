@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, final
 
@@ -13,44 +13,29 @@ from monolayer.arrays import Ints
 from monolayer.attaching.again import again
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.neurons import Neurons
-from monolayer.construct.consistency import Context
-from monolayer.construct.target import Target
-from monolayer.construct.task import Task
-from monolayer.data import Names, Sequences
-from monolayer.data.labelling import SEQUENCE, TOKEN, Labelling
+from monolayer.data import Sequences
 from monolayer.editing.difference import Content, array_of, tensor_of
+from monolayer.editing.texts import TextSubject
 from monolayer.errors import DataError
 from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.manifest import FILE, StoredFact
 
 PARTS = {name: f"appended.{name}" for name in Neurons._fields}
 """Neurons are compared as one list, whatever blocks they stand in."""
-END_TEXT = "the end"
-"""What comes behind the last token of an answer."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Attachment:
+class Attachment(TextSubject):
     """A model that `attach` built."""
 
     model: Attached
-    names: list[str] = field(default_factory=list)
-    """Pieces of text that data have had so far, by their numbers; the model itself keeps no text."""
     may_change: ClassVar = frozenset({FILE, "layer_types", *(kind.depth for kind in HOSTS.values())})
     way: ClassVar = "attaching {} to this host"
     way_out: ClassVar = (
         "Give all of its facts in the order in which they were attached, with later edits applied; or, if it should "
         "hold only these, attach them to its host again (detach restores it)"
     )
-    ordered: ClassVar = True
-    by_token: ClassVar = False
-    only: ClassVar = True
-
-    @property
-    def labelling(self) -> Labelling:
-        """What an answer belongs to: to a whole prompt."""
-        return SEQUENCE
 
     @cached_property
     def content(self) -> Content:
@@ -94,43 +79,6 @@ class Attachment:
             raise DataError("the record does not lead to a host with facts attached")
         return made
 
-    def adopt(self, data: Sequences) -> Sequences:
-        """`data` with numbers that pieces of text keep from edit to edit."""
-        return adopted_texts(self.names, data)
-
-    def task(self, data: Sequences) -> Task:
-        """How each prompt goes on, piece by piece."""
-        return task_of_texts(data)
-
     def again(self, data: Sequences, only: Ints | None = None) -> Attachment:
         """The same host with the facts of `data`; neurons of facts that it has already are taken over."""
         return Attachment(again(self.model, data), self.names)
-
-    def answers(self, data: Sequences) -> list[Any]:
-        """The answers of the model to the prompts of `data`, as text."""
-        return list(self.model.answers(data))
-
-
-def adopted_texts(known: list[str], data: Sequences) -> Sequences:
-    """`data` with numbers that pieces of text keep from edit to edit; new ones are added to `known`."""
-    if data.prompts is None or data.vocabulary is None:
-        raise DataError("this folder holds prompts and answers: give both")
-    data.check_labelled()
-    number = {name: row for row, name in enumerate(known)}
-    own = [str(name) for name in data.vocabulary.names]
-    known.extend(name for name in dict.fromkeys(own) if name not in number)
-    number = {name: row for row, name in enumerate(known)}
-    tokens = np.array([number[name] for name in own], dtype=np.int64)[data.tokens]
-    return Sequences(tokens, data.lengths, Names(tuple(known)), None, data.prompts, data.origin)
-
-
-def task_of_texts(data: Sequences) -> Task:
-    """How each prompt goes on, piece by piece."""
-    assert data.vocabulary is not None  # adopted_texts saw to it
-    names = (END_TEXT, *map(str, data.vocabulary.names))
-    number = np.append(data.tokens[1:] + 1, 0)
-    number[data.offsets[1:] - 1] = 0
-    place = data.labelled_places
-    table = np.arange(len(names), dtype=np.float64)[:, None]
-    target = Target(number[place], table, TOKEN.name, Names(names), False, place, next_token=True)
-    return Task(Context(data, data.tokens, True, True), target, None, "error")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 import torch
@@ -13,11 +13,9 @@ from monolayer.arrays import Ints
 from monolayer.attaching.questions.folder import Recognizer
 from monolayer.attaching.questions.layer import Neurons
 from monolayer.attaching.questions.recognize import again
-from monolayer.construct.task import Task
 from monolayer.data import Sequences
-from monolayer.data.labelling import SEQUENCE, Labelling
-from monolayer.editing.attachment import adopted_texts, task_of_texts
 from monolayer.editing.difference import Content, array_of, tensor_of
+from monolayer.editing.texts import TextSubject
 from monolayer.errors import DataError
 from monolayer.huggingface.encoders import ENCODERS
 from monolayer.huggingface.questions import FILE, StoredQuestion
@@ -30,26 +28,16 @@ LEVEL = "questions.level"
 
 @final
 @dataclass(frozen=True, eq=False)
-class QuestionSet:
+class QuestionSet(TextSubject):
     """A model that `recognize` built."""
 
     model: Recognizer
-    names: list[str] = field(default_factory=list)
-    """Pieces of text that data have had so far, by their numbers; the model itself keeps no text."""
     may_change: ClassVar = frozenset({FILE, "id2label", "label2id", *(kind.depth for kind in ENCODERS.values())})
     way: ClassVar = "storing {} in this encoder with this draw"
     way_out: ClassVar = (
         "Give all of its questions in the order in which they were stored, with later edits applied; or, if it should "
         "hold only these, store them in its encoder again (detach restores it)"
     )
-    ordered: ClassVar = True
-    by_token: ClassVar = False
-    only: ClassVar = True
-
-    @property
-    def labelling(self) -> Labelling:
-        """What an answer belongs to: to a whole text."""
-        return SEQUENCE
 
     @cached_property
     def content(self) -> Content:
@@ -113,18 +101,6 @@ class QuestionSet:
             raise DataError("the record does not lead to an encoder with questions")
         return made
 
-    def adopt(self, data: Sequences) -> Sequences:
-        """`data` with numbers that pieces of text keep from edit to edit."""
-        return adopted_texts(self.names, data)
-
-    def task(self, data: Sequences) -> Task:
-        """How each question goes on with its answer, piece by piece."""
-        return task_of_texts(data)
-
     def again(self, data: Sequences, only: Ints | None = None) -> QuestionSet:
         """The same encoder with the questions of `data`; keys of questions that it has already are taken over."""
         return QuestionSet(again(self.model, data), self.names)
-
-    def answers(self, data: Sequences) -> list[Any]:
-        """The answers of the model to the texts of `data`."""
-        return list(self.model.answers(data))

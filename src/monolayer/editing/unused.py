@@ -10,20 +10,19 @@ from dataclasses import replace
 
 from monolayer.data import Sequences
 from monolayer.data.unused import UnusedNames, unused_names
-from monolayer.editing.attachment import Attachment
-from monolayer.editing.questions import QuestionSet
 from monolayer.editing.subject import Subject
+from monolayer.editing.texts import TextSubject
 from monolayer.errors import DataError
 
 
 def unused_after(subject: Subject, data: Sequences) -> UnusedNames | None:
     """The names of a model that these adopted `data` do not use; None where they are those of a host's tokenizer."""
-    return None if isinstance(subject, Attachment | QuestionSet) else unused_names(data, subject.unknown)
+    return None if isinstance(subject, TextSubject) else unused_names(data, subject.unknown)
 
 
 def without_names(subject: Subject, data: Sequences, unused: UnusedNames | None) -> tuple[Subject, Sequences]:
     """The model and its data, with `unused` names dropped; no number of the model changes."""
-    if isinstance(subject, Attachment | QuestionSet) or unused is None:
+    if isinstance(subject, TextSubject) or unused is None:
         raise DataError(
             "the names in this folder are those of the host's tokenizer, which attach does not change, and facts that "
             "are attached bring none of their own: leave names=True (--names) out"

@@ -7,7 +7,6 @@ wherever these lie by then: in other files, under other names, or as parts of a 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterable
@@ -82,13 +81,4 @@ def write_file(path: Path, header: str, pieces: Iterable[memoryview]) -> None:
             file.write(piece)
 
 
-def file_digest(header: str, pieces: Iterable[memoryview]) -> str:
-    """SHA-256 of the file that `write_file` writes."""
-    content = header.encode("utf-8")
-    found = hashlib.sha256(len(content).to_bytes(8, "little") + content)
-    for piece in pieces:
-        found.update(piece)
-    return found.hexdigest()
-
-
-__all__ = ["Listed", "file_digest", "header_listing", "header_of", "read_header", "write_file"]
+__all__ = ["Listed", "header_listing", "header_of", "read_header", "write_file"]

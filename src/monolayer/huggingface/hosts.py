@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from monolayer.errors import DataError, similar_words
 from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.host_kind import HostKind
-from monolayer.huggingface.kin import KIN
+from monolayer.huggingface.kin import KIN, check_causal
 
 ATTACHED_MARK = {"attached_by": "monolayer"}
 """Marks in `config.json` that facts were attached. transformers keeps the key and ignores it."""
@@ -60,11 +60,7 @@ def choose_host(config: Mapping[str, object]) -> HostKind:
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise DataError(f"its architecture is {name!r}{hint}; facts can be attached to {known}")
     kind = HOSTS[name]
-    if config.get("architectures") != [kind.model]:
-        raise DataError(
-            f"config.json says architectures = {config.get('architectures')!r}, and facts are attached to causal "
-            f"language models: [{kind.model!r}]"
-        )
+    check_causal(config, kind.model)
     for key, wanted in kind.demands.items():
         if config.get(key, wanted) != wanted:
             raise DataError(f"config.json says {key} = {config[key]!r}; facts can be attached where it is {wanted!r}")

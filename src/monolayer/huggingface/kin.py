@@ -55,11 +55,7 @@ class Kin:
 
     def as_llama(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """The `config.json` of the Llama that the model with this `config.json` is; a `DataError` if it is none."""
-        if config.get("architectures") != [self.model]:
-            raise DataError(
-                f"config.json says architectures = {config.get('architectures')!r}, and facts are attached to causal "
-                f"language models: [{self.model!r}]"
-            )
+        check_causal(config, self.model)
         for key, wanted in self.demands.items():
             if config.get(key, wanted) != wanted:
                 raise DataError(
@@ -209,4 +205,13 @@ def kin_of(config: Mapping[str, object]) -> Kin | None:
     return KIN.get(name) if isinstance(name, str) else None
 
 
-__all__ = ["KIN", "Kin", "Part", "kin_of"]
+def check_causal(config: Mapping[str, Any], model: str) -> None:
+    """Raise a `DataError` if a `config.json` names another class of transformers than the causal language model."""
+    if config.get("architectures") != [model]:
+        raise DataError(
+            f"config.json says architectures = {config.get('architectures')!r}, and facts are attached to causal "
+            f"language models: [{model!r}]"
+        )
+
+
+__all__ = ["KIN", "Kin", "Part", "check_causal", "kin_of"]

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from monolayer.data.choices import PerAnswer
 from monolayer.data.folder import OpenFolder, read_together
@@ -22,12 +22,12 @@ from monolayer.errors import ModelFileError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.hosts import ATTACHED_MARK
-from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.templates import PLAIN, Template, read_templates
 from monolayer.huggingface.tensors import TensorFolder, read_tensors
+from monolayer.huggingface.versioned import Typed, Versioned, check_types, table_of_texts
 
 FILE = "attached.json"
-FORMAT, MANIFEST_VERSION = "monolayer-attached", 4
+STORED_AS = Versioned(FILE, "monolayer-attached", 4, "attach")
 ATTACHED_WEIGHTS = "attached.safetensors"
 """The file with the appended blocks, and with the zero biases that some hosts get."""
 FARTHEST = 1e9
@@ -134,32 +134,25 @@ class Manifest:
 
     def to_json(self) -> str:
         """The text of the file `attached.json`."""
-        content = {"format": FORMAT, "version": MANIFEST_VERSION, **asdict(self)}
-        return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        return STORED_AS.text(asdict(self))
 
     @classmethod
     def from_json(cls, content: bytes) -> Manifest:
         """Read the manifest from the bytes of `attached.json`; a `ModelFileError` if they are not a manifest."""
-        try:
-            said: JsonFields = read_json(Path(FILE), content)  # `_check` looks at them below
-            if said.pop("format") != FORMAT:
-                raise ValueError("it does not say that it is one")
-            version = said.pop("version")
-            if version != MANIFEST_VERSION:
-                raise ModelFileError(f"{FILE} has version {version!r}; this monolayer reads {MANIFEST_VERSION}")
-            facts = tuple(StoredFact(**fact) for fact in said["facts"])
-            found = cls(**said | {"facts": facts, "templates": read_templates(said["templates"])})
-            _check(found)
-        except (ForeignError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            if isinstance(error, ModelFileError):
-                raise
-            raise ModelFileError(f"{FILE} is not one that attach wrote: {error!r:.120}") from None
+        return STORED_AS.read(content, cls._of)
+
+    @classmethod
+    def _of(cls, said: JsonFields) -> Manifest:
+        """The manifest with these fields, which are checked."""
+        facts = tuple(StoredFact(**fact) for fact in said["facts"])
+        found = cls(**said | {"facts": facts, "templates": read_templates(said["templates"])})
+        _check(found)
         return found
 
 
 def _check(found: Manifest) -> None:
     """Check the types and ranges of all values that are used later; a `ValueError` names the field that is wrong."""
-    texts: list[tuple[str, Any, type | tuple[type, ...]]] = [
+    fields: list[Typed] = [
         ("config", found.config, str),
         ("index", found.index, (str, type(None))),
         ("radius", found.radius, float),
@@ -168,18 +161,16 @@ def _check(found: Manifest) -> None:
         ("measured", found.measured, dict),
     ]
     for name in ("files", "texts", "headers", "tensors", "appended"):
-        table = getattr(found, name)
-        texts.append((name, table, dict))
-        texts += [(name, part, str) for part in (table.values() if isinstance(table, dict) else ())]
+        fields += table_of_texts(name, getattr(found, name))
     for fact in found.facts:
-        texts += [("facts", fact.prompt, str), ("facts", fact.fact, str), ("facts", fact.places, int)]
-        texts.append(("facts", fact.number, int))
-        texts += [("facts", number, (float, int, type(None))) for number in (fact.moved, fact.length, fact.fell)]
-    odd = next((name for name, value, kind in texts if not isinstance(value, kind) or isinstance(value, bool)), None)
+        fields += [("facts", fact.prompt, str), ("facts", fact.fact, str), ("facts", fact.places, int)]
+        fields.append(("facts", fact.number, int))
+        fields += [("facts", number, (float, int, type(None))) for number in (fact.moved, fact.length, fact.fell)]
+    check_types(fields)
     if type(found.own_radii) is not bool:
         raise ValueError("own_radii")
-    if odd is not None or not 0.0 < found.radius < 1.0 or any(fact.places < 1 for fact in found.facts):
-        raise ValueError(odd or "radius or places")
+    if not 0.0 < found.radius < 1.0 or any(fact.places < 1 for fact in found.facts):
+        raise ValueError("radius or places")
     if found.per not in get_args(PerAnswer):
         raise ValueError("per")
     if any(abs(fact.moved) > FARTHEST for fact in found.facts if fact.moved is not None):

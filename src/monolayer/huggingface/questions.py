@@ -7,12 +7,11 @@ does, and believes only what it also finds in the weights.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.objects import JsonFields
@@ -20,11 +19,12 @@ from monolayer.errors import ModelFileError
 from monolayer.huggingface.encoders import QUESTIONS_MARK, Encoder, Pooling, encoder_of
 from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.manifest import prompt_digest
-from monolayer.huggingface.strict import ForeignError, read_json
+from monolayer.huggingface.strict import read_json
 from monolayer.huggingface.tensors import Tensor, TensorFolder, read_tensors, tensors_of
+from monolayer.huggingface.versioned import Typed, Versioned, check_types, table_of_texts
 
 FILE = "questions.json"
-FORMAT, VERSION = "monolayer-questions", 1
+STORED_AS = Versioned(FILE, "monolayer-questions", 1, "recognize")
 BESIDE_WEIGHTS = "questions.safetensors"
 """The file with what transformers does not read: tensors of the encoder that the classifier lacks, and states of the
 texts that radii were chosen by."""
@@ -102,36 +102,26 @@ class QuestionsManifest:
 
     def to_json(self) -> str:
         """The text of the file `questions.json`."""
-        content = {"format": FORMAT, "version": VERSION, **asdict(self)}
-        return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        return STORED_AS.text(asdict(self))
 
     @classmethod
     def from_json(cls, content: bytes) -> QuestionsManifest:
         """Read the manifest from the bytes of `questions.json`; a `ModelFileError` if they are not a manifest."""
-        try:
-            said: JsonFields = read_json(Path(FILE), content)  # `_check` looks at them below
-            if said.pop("format") != FORMAT:
-                raise ValueError("it does not say that it is one")
-            version = said.pop("version")
-            if version != VERSION:
-                raise ModelFileError(f"{FILE} has version {version!r}; this monolayer reads {VERSION}")
-            parts = {
-                "questions": tuple(StoredQuestion(**each) for each in said["questions"]),
-                "draw": Draw(**said["draw"]),
-                "rewordings": tuple(said["rewordings"]),
-            }
-            found = cls(**said | parts)
-            _check(found)
-        except (ForeignError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            if isinstance(error, ModelFileError):
-                raise
-            raise ModelFileError(f"{FILE} is not one that recognize wrote: {error!r:.120}") from None
+        return STORED_AS.read(content, cls._of)
+
+    @classmethod
+    def _of(cls, said: JsonFields) -> QuestionsManifest:
+        """The manifest with these fields, which are checked."""
+        questions = tuple(StoredQuestion(**each) for each in said["questions"])
+        parts = {"questions": questions, "draw": Draw(**said["draw"]), "rewordings": tuple(said["rewordings"])}
+        found = cls(**said | parts)
+        _check(found)
         return found
 
 
 def _check(found: QuestionsManifest) -> None:
     """Check the types and ranges of all values that are used later; a `ValueError` names the field that is wrong."""
-    wanted: list[tuple[str, Any, type | tuple[type, ...]]] = [
+    fields: list[Typed] = [
         ("config", found.config, str),
         ("index", found.index, (str, type(None))),
         ("unknown", found.unknown, str),
@@ -141,15 +131,11 @@ def _check(found: QuestionsManifest) -> None:
         *(("rewordings", name, str) for name in found.rewordings),
     ]
     for name in ("headers", "files", "tensors", "spare", "appended"):
-        table = getattr(found, name)
-        wanted.append((name, table, dict))
-        wanted += [(name, part, str) for part in (table.values() if isinstance(table, dict) else ())]
+        fields += table_of_texts(name, getattr(found, name))
     for each in found.questions:
-        wanted += [("questions", each.question, str), ("questions", each.answer, int)]
-        wanted += [("questions", each.threshold, float), ("questions", each.moved, (float, type(None)))]
-    odd = next((name for name, value, kind in wanted if not isinstance(value, kind) or isinstance(value, bool)), None)
-    if odd is not None:
-        raise ValueError(odd)
+        fields += [("questions", each.question, str), ("questions", each.answer, int)]
+        fields += [("questions", each.threshold, float), ("questions", each.moved, (float, type(None)))]
+    check_types(fields)
     if found.pooling not in get_args(Pooling):
         raise ValueError("pooling")
     if not 1 <= found.draw.room <= 1 << 12 or not -1.0 < found.draw.floor < 1.0 or not 0.0 < found.draw.reach < 1.0:
@@ -215,8 +201,3 @@ def classes_in(opened: TensorFolder) -> list[str]:
 def question_digest(ids: Sequence[int]) -> str:
     """SHA-256 of the ids of a question."""
     return prompt_digest(ids)
-
-
-def file_digest(content: Any) -> str:
-    """SHA-256 of the bytes of a file."""
-    return hashlib.sha256(content).hexdigest()

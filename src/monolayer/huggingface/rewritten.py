@@ -10,7 +10,6 @@ else that was changed is named, as before.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
@@ -21,7 +20,7 @@ from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.hosts import BUFFERS
 from monolayer.huggingface.manifest import Manifest, tokenizer_digest
 from monolayer.huggingface.settings import GENERATION_FILE, unusual_generation
-from monolayer.huggingface.tensors import Tensor, TensorFolder
+from monolayer.huggingface.tensors import Tensor, TensorFolder, file_digest
 
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 LISTS = ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
@@ -102,7 +101,7 @@ def _rewritten(name: str, folder: TensorFolder, manifest: Manifest) -> str | Non
         if digest is None or name in (TOKENIZER, TOKENIZER_CONFIG):
             return None
         return "gone" if name != GENERATION_FILE or _generation(b"{}", folder, manifest) else None
-    if digest == hashlib.sha256(content).hexdigest():
+    if digest == file_digest(content):
         return None
     same = SAME.get(name)
     if same is None:
@@ -205,7 +204,7 @@ def original_files(folder: TensorFolder, manifest: Manifest) -> dict[str, bytes]
     found: dict[str, bytes] = {}
     for name, digest in manifest.files.items():
         content = folder.content.get(name)
-        if content is not None and hashlib.sha256(content).hexdigest() == digest:
+        if content is not None and file_digest(content) == digest:
             found[name] = bytes(content)
         elif name in manifest.texts:
             found[name] = manifest.texts[name].encode("utf-8")

@@ -200,3 +200,8 @@ def tensors_of(content: Any, file: str) -> dict[str, Tensor]:
     return {
         name: Tensor(name, place.code, place.shape, buffer[place.begin : place.end]) for name, place in places.items()
     }
+
+
+def file_digest(content: Any) -> str:
+    """SHA-256 of the bytes of a file; `content`: a buffer with them."""
+    return hashlib.sha256(content).hexdigest()

@@ -11,8 +11,7 @@ from pathlib import Path
 from monolayer.attaching.questions.folder import Recognizer
 from monolayer.data.folder import INDEX_FILE, FolderKind, new_folder
 from monolayer.errors import ModelFileError
-from monolayer.huggingface.questions import file_digest
-from monolayer.huggingface.tensors import Tensor
+from monolayer.huggingface.tensors import Tensor, file_digest
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, as_table, plural
 

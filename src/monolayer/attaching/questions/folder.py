@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +14,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from monolayer.arrays import Bools, Floats, dtype_name
+from monolayer.arrays import Bools, Floats
 from monolayer.attaching.questions.layer import Neurons, codes, constant_of, stored_basis, tensors
 from monolayer.attaching.questions.running import Running, as_torch
+from monolayer.attaching.written import tensor_digest, write_json
 from monolayer.data import Sequences
 from monolayer.data.folder import WEIGHTS_FILE, new_folder, read_together
 from monolayer.data.labelling import SEQUENCE
-from monolayer.data.number_formats import FORMATS
 from monolayer.data.readers import prompts_of
 from monolayer.data.shards import names_files
 from monolayer.errors import DataError, ModelFileError
@@ -205,14 +203,16 @@ class Recognizer:
             states = {KEPT: self.kept, REWORDED: self.reworded}
             beside |= {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in states.items()}
             save_file(beside, scratch / BESIDE_WEIGHTS)
-            _write(scratch / "config.json", self.config)
+            write_json(scratch / "config.json", self.config)
             (scratch / FILE).write_text(self._finished().to_json(), encoding="utf-8")
             (scratch / "README.md").write_text(self.readme(), encoding="utf-8")
         return Path(folder)
 
     def _finished(self) -> QuestionsManifest:
         """The manifest with the digests of the added tensors."""
-        return replace(self.manifest, appended={name: _digest(part) for name, part in sorted(self.tensors.items())})
+        return replace(
+            self.manifest, appended={name: tensor_digest(part) for name, part in sorted(self.tensors.items())}
+        )
 
     def report(self) -> list[dict[str, object]]:
         """For each question: its threshold τ as a cosine, how wide it is (1 − τ), and what makes τ as large as it is.
@@ -337,19 +337,6 @@ def _rows(encoder: Encoder, opened: Mapping[str, stored.Tensor], count: int) -> 
             raise ModelFileError(f"{name} has shape {rows.shape}, not {(H, encoder.width)}")
         found.append(rows[: encoder.per_layer] / (constant_of(encoder) if block else 1.0))
     return np.concatenate(found)[:count]
-
-
-def _digest(tensor: Tensor) -> str:
-    """The digest that `huggingface.tensors.Tensor.digest` will give this tensor once it is in a file."""
-    code = FORMATS[dtype_name(tensor.dtype)].code
-    found = hashlib.sha256(f"{code} {list(tensor.shape)}\n".encode())
-    found.update(tensor.contiguous().view(torch.uint8).numpy().data if tensor.numel() else b"")
-    return found.hexdigest()
-
-
-def _write(path: Path, value: object) -> None:
-    """Write `value` as a JSON file."""
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
 __all__ = ["Recognizer", "class_names"]

@@ -21,8 +21,8 @@ from monolayer.huggingface.cutting import split_text, tokenizer_of
 from monolayer.huggingface.encoders import Encoder, Pooling, pooling_of, read_encoder
 from monolayer.huggingface.headers import header_of
 from monolayer.huggingface.host import COPIED, TOKENIZER
-from monolayer.huggingface.questions import Draw, QuestionsManifest, file_digest, question_digest
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.questions import Draw, QuestionsManifest, question_digest
+from monolayer.huggingface.tensors import TensorFolder, file_digest
 from monolayer.table import Progress
 
 AS_THEY_ARE = Manner(per="continuation")

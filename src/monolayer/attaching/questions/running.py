@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from monolayer.arrays import Floats, Ints
+from monolayer.attaching.running import put_on
 from monolayer.errors import DataError, needs_extra
 from monolayer.huggingface import tensors as stored
 from monolayer.huggingface.encoders import Encoder
@@ -72,12 +73,7 @@ class Running:
         if left or odd:
             raise DataError(f"transformers has other tensors in this architecture: {[*left, *odd][0]}")
         self.model: Any = made.eval().requires_grad_(False)
-        if device is not None:
-            try:
-                self.model.to(device)
-            except RuntimeError as error:
-                first = str(error).strip().partition("\n")[0]
-                raise DataError(f"device {str(device)!r} cannot be used: {first}") from None
+        put_on(self.model, device)
 
     def pooled(self, texts: Sequence[Sequence[int]], report: Progress) -> Pooled:
         """The pooled states of texts, each of them run by itself, so that a key depends on its own text alone."""

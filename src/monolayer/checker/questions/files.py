@@ -22,12 +22,11 @@ from monolayer.huggingface.questions import (
     FILE,
     QuestionsManifest,
     classes_in,
-    file_digest,
     questions_in,
     restored_encoder,
 )
 from monolayer.huggingface.strict import demand_equal, read_json
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import TensorFolder, file_digest
 
 BESIDE = frozenset({"README.md", "certificate.json", FILE, BESIDE_WEIGHTS})
 """Files in the folder that transformers does not read."""
