@@ -119,12 +119,12 @@ def random_case(seed: int, *, dtype: str = "float64", **options: Any) -> Case:
     labels = _labels(kind, sequences, rng)
     tensors = _front(kind, sequences, vectors, rng, dtype)
     config = {
-        "format": "monolayer", "version": 2,
+        "format": "monolayer", "version": 3,
         "kind": "memorizer", "tokens": str(kind["tokens"]),
         "width": len(tensors["bos"]), "labels": len(tensors["bos"]) - LABEL, "per": kind["per"],
         "target": kind["target"], "scalar": kind["target"] == "reals", "readout": kind["readout"],
         "causal": kind["causal"], "next_token": kind["next_token"], "positions": kind["positions"], "dtype": dtype,
-        "summary": None, "draw": None, "grid": None, "unit": None, "script": None,
+        "summary": None, "draw": None, "grid": None, "unit": None, "script": None, "form": None,
         "vocabulary": {"range": kind["vocabulary"]} if kind["tokens"] == "ids" else None,
         "classes": {"range": kind["classes"]} if kind["target"] == "classes" else None,
     }  # fmt: skip

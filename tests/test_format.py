@@ -38,6 +38,8 @@ from tests.evil import TOLERANCE
 from tests.stored_models import Case, Saved, random_case, sealed
 from tests.verdicts import refused
 
+FORM = {"format": "csv", "separator": ";", "header": False, "key": "1", "label": "2", "keyed": True}
+"""The form of data that a model was built from, as `config.json` has it."""
 PAGE = (Path(__file__).parent.parent / "docs" / "format.md").read_text()
 
 WEIRD: list[Any] = [
@@ -81,6 +83,7 @@ def related_fields(saved: Saved, rng: np.random.Generator) -> None:
             {"unit": "lines", "window": 3},
             {"unit": "words", "window": 0},
         ],
+        "form": [None, FORM, {**FORM, "separator": ";;"}, {**FORM, "format": "arrays"}],
         "readout": ["exact", "runs"],
         "steps": [[0], [1], [3, 0], [], 3],
         "kind": ["memorizer", "approximator"],
@@ -239,6 +242,17 @@ EDGES: dict[str, tuple[str, dict[str, Any], str]] = {
     "a script with more": ("text", {"script": {"unit": "words", "window": 1, "x": 1}}, "script does not say"),
     "a script with less": ("text", {"script": {"unit": "words"}}, "script does not say"),
     "a script of a line": ("reals", {"script": {"unit": "words", "window": 1}}, "script does not say"),
+    "a form": ("line", {"form": FORM}, ""),
+    "a form without columns": ("line", {"form": {**FORM, "format": "text", "key": None, "label": None}}, ""),
+    "a form of data in memory": ("line", {"form": {**FORM, "format": "dict"}}, "form is not"),
+    "a form of a text": ("line", {"form": {**FORM, "format": "windows"}}, "form is not"),
+    "a form with a header of its own": ("line", {"form": {**FORM, "header": 1}}, "form is not"),
+    "a form with no key or not": ("line", {"form": {**FORM, "keyed": 0}}, "form is not"),
+    "a form with two separators": ("line", {"form": {**FORM, "separator": ";;"}}, "form is not"),
+    "a form with a number for a column": ("line", {"form": {**FORM, "key": 1}}, "form is not"),
+    "a form with half a character": ("line", {"form": {**FORM, "label": "\ud800"}}, "form is not"),
+    "a form with more": ("line", {"form": {**FORM, "rows": 3}}, "form is not"),
+    "a form with less": ("line", {"form": {"format": "csv"}}, "form is not"),
     "gates: least": ("robust", {"gates": {"token": 1, "place": 0, "rank": 1}, "width": 4}, ""),
     "gates: no token": ("robust", {"gates": {"token": 0, "place": 0, "rank": 1}, "width": 3}, "gates must have"),
     "gates: no rank": ("robust", {"gates": {"token": 1, "place": 0, "rank": 0}, "width": 3}, "gates must have"),
@@ -558,7 +572,7 @@ MISSING = r"is missing|No such file"
         *((change(store.CONFIG, lambda raw, text=text: text), "config") for text in NO_JSON),
         *((change(store.NAMES_FILE, lambda raw, text=text: text, fits=True), "names") for text in NO_JSON),
         *((edit("files", files, fits=True), "files") for files in FILES),
-        *((edit("version", value, fits=True), "version 2") for value in (0, 1, 2.0, True, None, "2")),
+        *((edit("version", value, fits=True), "version 3") for value in (0, 2, 3.0, True, None, "3")),
         (change(WEIGHTS_FILE, lambda raw: b"not safetensors", fits=True), "cannot be read"),
         (edit("causal", True), "config.json was changed after it was written"),
         (edit("format", "other"), "written by monolayer"),

@@ -444,7 +444,7 @@ def test_loader_and_checker_refuse_the_same_folders(tmp_path: Path) -> None:
     changes: list[tuple[dict[str, Any], str]] = [
         ({"positions": True}, r"tensors \['root\.knots'"), ({"positions": None}, "positions is"),
         ({"scalar": None}, "scalar is"), ({"scalar": 1}, "scalar is"), ({"scalar": True}, "knots"),
-        ({"version": 3}, "version (is )?3"), ({"dim": 3}, sizes), ({"dim": True}, f"dim is True|{sizes}"),
+        ({"version": 4}, "version (is )?4"), ({"dim": 3}, sizes), ({"dim": True}, f"dim is True|{sizes}"),
         ({"length": 3, "dim": 2}, sizes), ({"length": 4}, sizes), ({"cells": "4"}, f"cells is '4'|{sizes}"),
         ({"cells": 0}, f"cells is 0|{sizes}"), ({"cells": 5}, r"asks for float64 \(216, |shapes are not those"),
         ({"low": math.nan}, f"low is nan|{ends}"), ({"low": 2.0}, "low (is|must be) below high"),

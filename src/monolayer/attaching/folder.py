@@ -80,7 +80,15 @@ class Attached:
     @property
     def card(self) -> Card:
         """How the model reads data: prompts and answers as text, without a vocabulary of its own."""
-        return Card(None, None, SEQUENCE.name, causal=True, next_token=True, per_answer=self.manifest.per)
+        return Card(
+            None,
+            None,
+            SEQUENCE.name,
+            causal=True,
+            next_token=True,
+            per_answer=self.manifest.per,
+            form=self.manifest.form,
+        )
 
     @property
     def steep(self) -> Steepness:
@@ -143,7 +151,7 @@ class Attached:
         if isinstance(X, str) and not names_files(X):
             return self.predict([X], strict=strict, unknown=unknown, device=device)[0]
         if unknown is not REFUSE:
-            data = prompts_of(X)
+            data = prompts_of(X, like=self.card.manner)
             rows = np.flatnonzero(self.known(data))
             said = self.answers(data.select(rows), device=device) if len(rows) else []
             return filled(np.array(said, dtype=object), rows, len(data), unknown)
@@ -158,7 +166,7 @@ class Attached:
 
     def encode(self, X: object) -> Sequences:
         """The prompts `X` as data. Raises a `DataError` for a prompt that cannot be answered."""
-        data = prompts_of(X)
+        data = prompts_of(X, like=self.card.manner)
         refused = self.unanswerable(data)
         if refused:
             raise DataError(f"{data.named(min(refused))}: {refused[min(refused)]}")

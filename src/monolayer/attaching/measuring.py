@@ -17,7 +17,6 @@ from monolayer.attaching.facts import check_fit, read_facts
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.running import KERNELS, LOOKED_AT, AskedFacts, Miss, NotLoadedError, PlacesAsked, Running
 from monolayer.data.distinct import equal_rows
-from monolayer.data.layout import Manner
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
 from monolayer.huggingface.host import TOKENIZER
@@ -225,7 +224,7 @@ def measure_answers(
     """
     made = Attached.load(folder)
     manifest = made.manifest
-    data = read_facts(prompts, answers, Manner(per=manifest.per))
+    data = read_facts(prompts, answers, made.card.manner)
     facts = cut_facts(made.source.content[TOKENIZER], data, manifest.end, manifest.templates, manifest.per)
     if not facts:
         raise DataError("there are no facts to ask for")

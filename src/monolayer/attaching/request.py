@@ -23,6 +23,7 @@ from monolayer.attaching.neurons import Steepness, steepness
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, unchanged
+from monolayer.data.form import SourceForm
 from monolayer.errors import DataError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import TOKENIZER, Host, read_host
@@ -120,6 +121,7 @@ class Given:
             end=self.end,
             templates=self.forms.all,
             per=self.data.per_answer,
+            form=SourceForm.of(self.data.plans),
             facts=stored_facts(self.facts),
         )
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -28,9 +28,10 @@ from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
 from monolayer.data.labelling import LABELLINGS, SEQUENCE, TOKEN
 from monolayer.data.number_formats import FLOAT32, FLOAT64, FORMATS
 from monolayer.data.objects import Config
+from monolayer.data.plan import FileFormat
 from monolayer.errors import ModelFileError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _NUMBERED = re.compile(r"model-([0-9]{5})-of-([0-9]{5})\.safetensors")
 WORDS = {
     "format": ("monolayer",),
@@ -51,12 +52,16 @@ OTHER_FIELDS = (
     "unit",
     "classes",
     "script",
+    "form",
     "grid",
     "draw",
     "summary",
     "files",
     "digest",
 )
+FORMS = ({*get_args(FileFormat)} - {"windows"}) | {"objects", "columns", "table", "structs"}
+"""What a form of data may call its format: that of a file, or of a table in memory."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 GRID_COUNTS = ("dim", "length", "cells")
 GRID_REALS = ("low", "high", "ramp", "error", "spread")
 
@@ -121,8 +126,25 @@ def _examine_files(config: Config, row: ReadoutRow) -> None:
         cut = named and isinstance(script, dict) and set(script) == {"unit", "window"}
         cut = cut and script["unit"] in ("words", "characters") and _is_count(script["window"], 1)
         _demand(cut, "script does not say how to split a text into named tokens")
+    form = config["form"]
+    _demand(form is None or _is_form(form), "form is not the form of files or tables")
     optional = {"memory.safetensors"} if reads_ids else set()
     _demand(listed <= set(files) <= listed | optional, f"files must be {sorted(listed)}")
+
+
+def _is_form(form: Any) -> bool:
+    """Whether this is how a source of data was read: the fields of a plan that hold for other sources as well."""
+    if not isinstance(form, dict) or set(form) != {"format", "separator", "header", "key", "label", "keyed"}:
+        return False
+    mark, texts = form["separator"], [form[key] for key in ("separator", "key", "label")]
+    return (
+        isinstance(form["format"], str)
+        and form["format"] in FORMS
+        and all(text is None or (isinstance(text, str) and not _SURROGATE.search(text)) for text in texts)
+        and (mark is None or len(mark) == 1)
+        and (form["header"] is None or isinstance(form["header"], bool))
+        and isinstance(form["keyed"], bool)
+    )
 
 
 def _examine_labels(config: Config) -> None:

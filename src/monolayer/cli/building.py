@@ -68,11 +68,14 @@ def next_steps(folder: Path, data: Sequence[str], *verbs: str, reading: Reading 
     """Print where the model was saved, and commands to try next; `reading`: the options that the data were read with.
 
     A shell may have expanded a pattern into many files: then only the first is named. The folder knows what its labels
-    belong to, so `--per` is left out, except with standard input, which cannot be read twice (`data/matching.py`).
+    belong to and the form of its files, so only `--format` and `--unit` are repeated, and all options for standard
+    input, which cannot be read twice (`data/matching.py`), and for files of several formats, which have no one form.
     """
     names = [*data] if len(data) <= 3 else [data[0], "..."]
     if reading is not None:
-        options = (reading if "-" in data else replace(reading, per=None)).keywords
+        known = "-" not in data and len({Path(name).suffix for name in data}) == 1
+        left_out = dict.fromkeys(("tokens", "labels", "per", "header", "separator") if known else ())
+        options = replace(reading, **left_out).keywords
         header = options.pop("header", None)
         names += [word for key, value in options.items() if value for word in (f"--{key}", str(value))]
         names += [] if header is None else ["--header" if header else "--no-header"]

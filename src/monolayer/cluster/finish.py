@@ -24,6 +24,7 @@ from monolayer.construct.line.stored import LineDraw
 from monolayer.construct.line.values import LARGEST_RANK, Value, averages, draw_value
 from monolayer.construct.target import Target, entropy_bits
 from monolayer.data import Names, Sequences
+from monolayer.data.form import SourceForm
 from monolayer.data.objects import JsonObject
 from monolayer.data.plan import ReadPlan
 from monolayer.errors import PrecisionError
@@ -181,7 +182,7 @@ def _model_of(state: BuildState) -> Monolayer:
     lift = table_lift(draw, state.token_count, labels, state.values)
     kept = None if state.known is None else Fingerprint(state.known, rules.per, rules.causal)
     card = Card(state.vocabulary, state.classes, rules.per, state.scalar, rules.causal, rules.next_token)
-    card = replace(card, fingerprint=kept)
+    card = replace(card, fingerprint=kept, form=SourceForm.of(state.plans))
     stored = LineDraw.of(draw, state.kappa, Ids(rules.vocabulary, rules.order))
     model = assemble(draw, state.kappa, lift, readout, replace(card, draw=stored.to_json()), values=state.values)
     more |= {"margin": min(margin) if margin else None, "layout": draw.layout, "draws": state.tried}

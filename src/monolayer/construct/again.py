@@ -45,7 +45,7 @@ def rebuilt(model: Monolayer, task: Task, report: Progress, only: Ints | None = 
     `only`: tokens whose facts changed since `model` was built, where that is known and neurons belong to tokens.
     """
     new = draw_of(model).build(task, report, model, only)
-    new.card = replace(new.card, script=model.card.script)
+    new.card = replace(new.card, script=model.card.script, form=model.card.form)
     return new
 
 

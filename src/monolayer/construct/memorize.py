@@ -18,6 +18,7 @@ from monolayer.construct.request import Request
 from monolayer.construct.robust.stored import RobustFormat
 from monolayer.construct.task import Construction
 from monolayer.data.choices import Unit
+from monolayer.data.form import SourceForm
 from monolayer.data.readers import sequences_of
 from monolayer.data.sequences import Per
 from monolayer.data.text import TextUnit, text_of, windows
@@ -126,6 +127,7 @@ def memorize(
         task = request.task(data)
         model = request.build(task, report)
         request.keep_fingerprints(model, task)
+        model.card = replace(model.card, form=SourceForm.of(data.plans) or model.card.form)
     report("done", 1.0)
     return model if request.device is None else model.to(request.device)
 

@@ -11,6 +11,7 @@ import csv
 import re
 from collections.abc import Sequence
 
+from monolayer.data.form import SourceForm
 from monolayer.data.plan import SEPARATOR_NAMES
 from monolayer.errors import DataError
 
@@ -83,6 +84,34 @@ def sample_rows(lines: Sequence[str], separator: str, quotes: bool) -> list[list
 def _same_width(rows: list[list[str]]) -> bool:
     """Whether all rows have the same number of columns, and more than one."""
     return bool(rows) and len(rows[0]) > 1 and all(len(row) == len(rows[0]) for row in rows)
+
+
+# -- the form of a model's data ------------------------------------------------------------------------
+
+
+def is_cut_by(lines: Sequence[str], form: SourceForm) -> bool:
+    """Whether the separator of this form cuts the first lines of a CSV file into the columns of the form."""
+    if form.separator is None:
+        return False
+    rows = sample_rows(lines, form.separator, quotes=True)
+    return _same_width(rows) and header_of_form(rows, form) is not None
+
+
+def header_of_form(rows: Sequence[Sequence[str]], form: SourceForm, chosen: Sequence[str] = ()) -> bool | None:
+    """Whether the first of these rows is a header, if they have the columns of a form of CSV or TSV files.
+
+    Their first row then has the names of the columns or, in a form without a header, no name that columns usually have.
+    None if these are other columns, or lack one that the caller has `chosen` by its name.
+    """
+    if form.header is None or form.key is None or not rows:
+        return None
+    names = [name.strip() for name in rows[0]]
+    if not form.header:
+        if any(map(_is_column_name, names)) or (form.keyed and len(names) > 2):
+            return None
+        names = [str(number) for number in range(1, len(names) + 1)]
+    fits = form.columns_in(names) is not None and set(chosen) <= set(names)
+    return form.header if fits else None
 
 
 # -- headers -------------------------------------------------------------------------------------------

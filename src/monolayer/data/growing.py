@@ -83,6 +83,10 @@ class Growing:
         self._sizes: list[int] = []
         self._weight = 0
 
+    def remembered(self, what: str) -> None:
+        """State in the plan that the form of the model's data decided this."""
+        self.plan = replace(self.plan, remembered=(*self.plan.remembered, what))
+
     def at(self, line: int) -> str:
         """Describe a place in the data, such as 'line 7 of data.jsonl'."""
         return f"{self.unit} {line} of {self.name}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from monolayer.data.choices import Belongs, PerOrAnswer, Unit
+from monolayer.data.form import SourceForm
 from monolayer.data.labelling import LABELLINGS, Labelling, generates
 from monolayer.data.labels import check_per
 from monolayer.data.plain import Given
@@ -29,7 +30,7 @@ INDEX_COLUMNS = ("", "Unnamed: 0", "index", "__index_level_0__")
 
 @dataclass(frozen=True)
 class Manner:
-    """How a model reads data that leave this open: how it splits text, and what its labels belong to.
+    """How a model reads data that leave this open: how it splits text, what its labels belong to, the form of a file.
 
     With `per="answer"`, two columns of text are prompts and answers; `continuation` takes answers as they are.
     `leans`: whether there is no model yet, so that `per` says only what two columns without usual names are.
@@ -38,6 +39,8 @@ class Manner:
     unit: Unit | None = None
     per: Belongs | None = None
     leans: bool = False
+    form: SourceForm | None = None
+    """The form of the data that the model was built from; None if there was nothing to choose, or if it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,8 @@ class TableLayout:
     - `asks`: whether the caller did not say what a label belongs to, so that the data must make it clear.
     - `verbatim`: whether answers follow their prompts without a space in between.
     - `numbers`: the places of the columns that are read in the table, counted from 0; none if there are no columns.
+    - `remembered`: whether the form of the model's data decided which columns these are.
+    - `unlike`: the form of the model's data, if the table has other columns and nobody chose any.
     """
 
     token: str
@@ -117,6 +122,8 @@ class TableLayout:
     asks: bool = False
     verbatim: bool = False
     numbers: tuple[int, ...] = ()
+    remembered: bool = False
+    unlike: SourceForm | None = None
 
     @property
     def labelling(self) -> Labelling | None:
@@ -130,7 +137,7 @@ class TableLayout:
         `lists`: whether the format can hold lists, so that text is a sequence of characters, not of words. `name`: of
         the table, for errors.
         """
-        layout = cls._of_names(columns, there, name, lists)
+        layout = cls._of_form(columns, there, name, lists)
         for column in layout.columns:
             places = [str(number) for number, other in enumerate(there, 1) if other == column]
             if len(places) > 1:
@@ -139,6 +146,28 @@ class TableLayout:
                     "its own name"
                 )
         return replace(layout, numbers=tuple(map(there.index, layout.columns)))
+
+    @classmethod
+    def _of_form(cls, columns: Columns, there: list[str], name: str, lists: bool) -> TableLayout:
+        """The layout with the columns of the model's data, if the table has them; else with those that names show."""
+        form, chosen = columns.like.form, (columns.tokens, columns.labels) != (None, None)
+        # Without a header columns are called 1, 2, 3 …, which are names like any others in another table.
+        numbered = form is not None and form.header is False and columns.header is not False
+        known = None if form is None or numbered else form.columns_in(there)
+        if form is None or known is None:
+            layout = cls._of_names(columns, there, name, lists)
+            return layout if form is None or form.key is None or chosen else replace(layout, unlike=form)
+        if form.keyed and not chosen:
+            layout = cls.of_pairs(known, columns)
+        else:
+            token, label, *_ = *known, None
+            wanted = replace(columns, tokens=columns.tokens or token, labels=columns.labels or label)
+            layout = cls._of_names(wanted, there, name, lists)
+        try:
+            remembered = layout.columns != cls._of_names(columns, there, name, lists).columns
+        except DataError:
+            remembered = True
+        return replace(layout, remembered=remembered)
 
     @classmethod
     def _of_names(cls, columns: Columns, there: list[str], name: str, lists: bool) -> TableLayout:

@@ -31,7 +31,13 @@ def read_npz(file: Path, columns: Columns) -> Sequences:
     `columns` may name other arrays than `X` and `Y`.
     """
     wanted = (columns.tokens or "X", columns.labels or "Y", "lengths")
-    names, arrays = load_arrays(file, wanted)
+    form = columns.like.form if (columns.tokens, columns.labels) == (None, None) else None
+    of_model = {name for name in (form.key, form.label) if name is not None} if form is not None else set()
+    names, arrays = load_arrays(file, {*wanted, *of_model})
+    known = None if form is None or form.format != "npz" else form.columns_in(names)
+    remembered = known is not None and known != [*wanted[: len(known)]]
+    if known is not None:
+        wanted = (known[0], known[1] if len(known) > 1 else wanted[1], "lengths")
     for name, must in zip(wanted, (True, columns.labels is not None, False), strict=True):
         if name not in arrays and must:
             raise DataError(
@@ -46,6 +52,7 @@ def read_npz(file: Path, columns: Columns) -> Sequences:
     start = np.zeros(1, np.int64)
     key, label = ReadColumn(wanted[0], 0), None if Y is None else ReadColumn(wanted[1], 0)
     plan = replace(data.plans[0], source=str(file), format="npz", key=key, label=label, apart=False)
+    plan = replace(plan, remembered=("columns",)) if remembered else plan
     return replace(data, origin=Origin(start, start, start, (SourceFile(str(file), "row"),)), plans=(plan,))
 
 

@@ -87,10 +87,15 @@ class ReadPlan:
     gaps: int = 0
     spaced: int = 0
     chosen_from: int | None = None
+    remembered: tuple[str, ...] = ()
+    """What was taken from the form of the model's data (`data/form.py`), because the source left it open."""
+    unlike: bool = False
+    """Whether the source lacks the columns of the model's data, so that its own names of columns decided."""
 
     def __str__(self) -> str:
         """The plan as one line: source and format, columns, what was made of them, how many."""
-        parts = [f"{self.source}: {self._format_words}", *self._column_words, *self._unit_words, self.counts]
+        parts = [f"{self.source}: {self._format_words}", *self._column_words, *self._unit_words]
+        parts += [*self._model_words, self.counts]
         return "; ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
@@ -104,7 +109,7 @@ class ReadPlan:
     def from_json(cls, value: dict[str, Any]) -> ReadPlan:
         """The plan in JSON values that `to_json` gave."""
         columns = {name: value[name] and ReadColumn(**value[name]) for name in ("key", "label")}
-        return cls(**value | columns)
+        return cls(**value | columns | {"remembered": tuple(value["remembered"])})
 
     @property
     def labels_tokens(self) -> bool:
@@ -147,6 +152,17 @@ class ReadPlan:
         if self.per is not None and not prompts:
             joined.append(LABELLINGS[self.per].words)
         return joined
+
+    @property
+    def _model_words(self) -> list[str]:
+        """What was read as in the data that the model was built from, and what could not be."""
+        if self.unlike:
+            return ["not the columns that the model was built from"]
+        if not self.remembered:
+            return []
+        *others, last = self.remembered
+        named = f"{', '.join(others)} and {last}" if others else last
+        return [f"{named} as when the model was built"]
 
     @property
     def _unit_words(self) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -22,6 +22,7 @@ from typing import Any, TypedDict
 from monolayer.data import lines as limits
 from monolayer.data.choices import Belongs, Unit
 from monolayer.data.delimited import checked_separator
+from monolayer.data.form import SourceForm
 from monolayer.data.growing import Growing
 from monolayer.data.labelling import SEQUENCE, TOKEN, generates
 from monolayer.data.layout import USUAL_COLUMNS, Columns, Manner, TableLayout
@@ -29,7 +30,7 @@ from monolayer.data.lines import Lines
 from monolayer.data.matching import read_matching
 from monolayer.data.names import Names
 from monolayer.data.npz import read_npz
-from monolayer.data.plain import Given
+from monolayer.data.plain import Given, is_frame
 from monolayer.data.plan import FileFormat, ReadColumn
 from monolayer.data.prompts import PROMPT_COLUMNS
 from monolayer.data.sequences import Sequences
@@ -128,6 +129,11 @@ def read(
         country capital 2
     """
     separator = checked_separator(separator)
+    if isinstance(path, Mapping) or is_frame(path):
+        raise DataError(
+            f"read takes the names of files, and this is of type {type(path).__name__}: pass it to memorize, certify "
+            "or predict as it is, or make sequences of it with Sequences.of(X)"
+        )
     names, known = files(path), len(keys or ())
 
     def read_all(per: Belongs | None) -> Sequences:
@@ -146,7 +152,7 @@ def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
     standard_input, file = name == "-", Path(name)
     if re.match(r"[a-z][a-z0-9+.-]+:/", name) and not file.exists():
         raise DataError(f"{name} is an address, and only files are read: download it first, and give the file")
-    format = _format_of(file, standard_input, format)
+    format, remembered = _format_of(file, standard_input, format, columns.like.form)
     if (columns.header, columns.separator) != (None, None) and format not in ("csv", "tsv"):
         raise DataError(
             f"{file} is read as {format}: header= and separator= (--header, --separator) are for CSV and TSV files"
@@ -163,16 +169,16 @@ def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
         if standard_input or file.suffix.lower() == ".gz":
             raise DataError(f"{format} cannot be read from standard input or gzip: give an uncompressed file")
         if format == "npz":
-            return read_npz(file, columns)
+            return _of_remembered_format(read_npz(file, columns), remembered)
         try:
             from monolayer.data.arrow import read_parquet
         except ImportError:
             raise needs_extra(f"{file}: Parquet needs pyarrow", "parquet") from None
-        return read_parquet(file, columns)
+        return _of_remembered_format(read_parquet(file, columns), remembered)
     with Lines(None if standard_input else file) as lines:
         whole = _read_document(lines, columns) if format == "json" else None
         if whole is not None:
-            return whole
+            return _of_remembered_format(whole, remembered)
         growing = Growing(lines.name, _LINE_FORMATS.get(format, "jsonl"), in_file=True)
         growing.keys = columns.keys
         arrow: Any = import_module("monolayer.data.arrow") if ARROW and columns.keys is None else None
@@ -185,7 +191,14 @@ def _read_file(format: str | None, columns: Columns, name: str) -> Sequences:
             _read_conll(lines, growing, columns, universal=format == "conllu")
         else:
             read_table(lines, growing, columns, tabs=format == "tsv", blocks=arrow and arrow.read_table_blocks)
-        return Sequences(*growing.finish())
+        return _of_remembered_format(Sequences(*growing.finish()), remembered)
+
+
+def _of_remembered_format(data: Sequences, remembered: bool) -> Sequences:
+    """The data of one file; their plan says so if the model's data decided the format of the file."""
+    if not remembered:
+        return data
+    return replace(data, plans=tuple(replace(plan, remembered=("format", *plan.remembered)) for plan in data.plans))
 
 
 def sequences_of(
@@ -218,22 +231,26 @@ def sequences_of(
     return read(X, per=per, unit=unit, tokens=tokens, labels=labels, like=like)
 
 
-def prompts_of(X: Given, *, lengths: Given = None) -> Sequences:
+def prompts_of(X: Given, *, lengths: Given = None, like: Manner | None = None) -> Sequences:
     """Read prompts from `X`: a list of texts, a dict, a table, pairs, or a file. Answers in it are left out.
 
-    `lengths`: as in `Sequences.of`.
+    `lengths`: as in `Sequences.of`. `like`: how the model that is asked reads data.
     """
     if isinstance(X, str) and not names_files(X):
         raise DataError(f"X is a str: it must be a list of prompts, or the path of a data file, and {X!r} is no file")
-    return sequences_of(X, lengths=lengths, per="answer", labelled=pairs_or_sequences(X)).only_prompts()
+    data = sequences_of(X, lengths=lengths, per="answer", like=like, labelled=pairs_or_sequences(X))
+    return data.only_prompts()
 
 
-def _format_of(file: Path, standard_input: bool, format: str | None) -> str:
-    """The format of a file: `format` if it is given, else by its suffix. A file that cannot be read is an error."""
+def _format_of(file: Path, standard_input: bool, format: str | None, form: SourceForm | None) -> tuple[str, bool]:
+    """The format of a file, and whether the model's data (`form`) decided it, since neither caller nor suffix did.
+
+    A file that cannot be read is an error.
+    """
     if format is not None and format not in SUFFIXES_OF_FORMAT:
         raise DataError(f"there is no format {format!r}; the formats are {', '.join(SUFFIXES_OF_FORMAT)}")
     if standard_input:
-        return format or "jsonl"
+        return format or "jsonl", False
     if not file.exists():
         raise DataError(f"{file} does not exist: check the path")
     if file.is_dir():
@@ -241,20 +258,23 @@ def _format_of(file: Path, standard_input: bool, format: str | None) -> str:
     if not os.access(file, os.R_OK):
         raise DataError(f"{file} cannot be read: check its permissions")
     if format is not None:
-        return format
+        return format, False
     suffix = (Path(file.stem) if file.suffix.lower() == ".gz" else file).suffix.lower()
     if suffix in ELSEWHERE:
         line = ELSEWHERE[suffix].format(str(file))
         module = line.partition(".")[0]
         csv = "" if module == "yaml" else f"; for a command, write it as CSV: {line}.to_csv('data.csv', index=False)"
         raise DataError(f"{file}: {suffix} files are not read here. In Python pass {line}, after import {module}{csv}")
-    if suffix not in _FORMAT_OF:
-        known = ", ".join(f"{name} ({' '.join(suffixes)})" for name, suffixes in SUFFIXES_OF_FORMAT.items() if suffixes)
-        raise DataError(
-            f"{file}: unsupported file type {suffix!r}; pass format= (--format on the command line), one of {known}, "
-            "or text (a sequence per line, without labels)"
-        )
-    return _FORMAT_OF[suffix]
+    if suffix in _FORMAT_OF:
+        return _FORMAT_OF[suffix], False
+    of_model = None if form is None else form.format.partition(" ")[0]  # "json array" is read as json
+    if of_model in SUFFIXES_OF_FORMAT:
+        return of_model, True
+    known = ", ".join(f"{name} ({' '.join(suffixes)})" for name, suffixes in SUFFIXES_OF_FORMAT.items() if suffixes)
+    raise DataError(
+        f"{file}: unsupported file type {suffix!r}; pass format= (--format on the command line), one of {known}, "
+        "or text (a sequence per line, without labels)"
+    )
 
 
 # -- JSON Lines ----------------------------------------------------------------------------------------
@@ -367,6 +387,7 @@ def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: 
         fields = text.split("\t") if tabs else [field for field in text.split(" ") if field]
         if not width:
             width, first = len(fields), number
+            columns = _conll_columns(columns, width, growing)
             at_token = _index(columns.tokens or ("2" if universal else "1"), width, growing.at(number))
             growing.plan = replace(growing.plan, separator="\t" if tabs else " ", key=_numbered(at_token))
             if columns.labels is not None or width > 1:
@@ -387,6 +408,21 @@ def _read_conll(lines: Lines, growing: Growing, columns: Columns, *, universal: 
         if label is not None:
             labels.append(label)
     end()
+
+
+def _conll_columns(columns: Columns, width: int, growing: Growing) -> Columns:
+    """`columns` with those of the model's data where the caller chose none, if the file has as many columns."""
+    form = columns.like.form
+    if form is None or form.format != growing.plan.format or (columns.tokens, columns.labels) != (None, None):
+        return columns
+    numbers = [int(name) for name in (form.key, form.label) if name is not None]
+    usual = [2, 4] if form.format == "conllu" else [1, -1]
+    if numbers in (usual, usual[:1]) or max(map(abs, numbers), default=width + 1) > width:
+        return columns
+    if len({number - 1 if number > 0 else width + number for number in numbers}) < len(numbers):
+        return columns  # the file lacks the column of the labels
+    growing.remembered("columns")
+    return replace(columns, tokens=form.key, labels=form.label)
 
 
 def _numbered(at: int) -> ReadColumn:

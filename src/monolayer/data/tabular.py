@@ -15,7 +15,15 @@ from reprlib import repr as short
 from typing import Any
 
 from monolayer.data.columns import NO_LABEL
-from monolayer.data.delimited import CSV_SEPARATORS, SAMPLE_BYTES, check_header, sample_rows, separator_of
+from monolayer.data.delimited import (
+    CSV_SEPARATORS,
+    SAMPLE_BYTES,
+    check_header,
+    header_of_form,
+    is_cut_by,
+    sample_rows,
+    separator_of,
+)
 from monolayer.data.growing import GAP, Growing, SequenceFields
 from monolayer.data.labelling import SEQUENCE, TOKEN, LabelUnit, generates
 from monolayer.data.layout import Columns, TableLayout, no_column
@@ -50,6 +58,10 @@ class RowReader:
         self.growing, self.layout = growing, layout
         key, label = layout.planned
         growing.plan = replace(growing.plan, keyed=layout.pairs, key=key, label=label)
+        if layout.remembered:
+            growing.remembered("columns")
+        unlike = layout.unlike
+        growing.plan = replace(growing.plan, unlike=unlike is not None and unlike.format == growing.plan.format)
         if layout.asks:
             growing.doubtful = f"{layout.token!r} and {layout.label!r}"
 
@@ -117,13 +129,16 @@ def read_table(
     limit = csv.field_size_limit(2**31 - 1)  # a cell may be one long sequence; the limit is for the whole process
     try:
         sample = lines.peek(SAMPLE_BYTES)
-        separator = columns.separator or ("\t" if tabs else separator_of(sample, lines.name))
-        growing.plan = replace(growing.plan, separator=separator, header=columns.header is not False)
+        separator = _separator(sample, growing, columns, tabs)
         records = _csv_records(lines, separator, quotes=not tabs)
         first = next(records, None)
         if first is None:
+            growing.plan = replace(growing.plan, separator=separator, header=columns.header is not False)
             return
-        names = _column_names(first[1], columns, sample_rows(sample, separator, quotes=not tabs), lines.name)
+        rows = sample_rows(sample, separator, quotes=not tabs)
+        columns = _with_header(rows, growing, columns)
+        growing.plan = replace(growing.plan, separator=separator, header=columns.header is not False)
+        names = _column_names(first[1], columns, rows, lines.name)
         table = RowReader(growing, TableLayout.of(columns, names, lines.name))
         if columns.header is False:
             _add_record(table, *first, len(names))
@@ -133,6 +148,40 @@ def read_table(
             _add_record(table, number, record, len(names))
     finally:
         csv.field_size_limit(limit)
+
+
+def _separator(sample: list[str], growing: Growing, columns: Columns, tabs: bool) -> str:
+    """What separates the columns: what the caller says, what the format or the model's data have, or what is found."""
+    form = columns.like.form
+    if columns.separator is not None or tabs:
+        return columns.separator or "\t"
+    if form is None or form.format != "csv" or not is_cut_by(sample, form):
+        return separator_of(sample, growing.name)
+    try:
+        found = separator_of(sample, growing.name)
+    except DataError:
+        found = ""
+    assert form.separator is not None  # is_cut_by saw to it
+    if found != form.separator:
+        growing.remembered("separator")
+    return form.separator
+
+
+def _with_header(rows: list[list[str]], growing: Growing, columns: Columns) -> Columns:
+    """`columns` with a header, or without, where the caller leaves it open and the model's data settle it."""
+    form = columns.like.form
+    chosen = [column for column in (columns.tokens, columns.labels) if column is not None]
+    header = None if form is None or columns.header is not None else header_of_form(rows, form, chosen)
+    if header is None:
+        return columns
+    try:
+        _column_names(rows[0], columns, rows, growing.name)
+        found = True
+    except DataError:
+        found = None
+    if found != header:
+        growing.remembered("header")
+    return replace(columns, header=header)
 
 
 def _column_names(first: list[str], columns: Columns, sample: list[list[str]], name: str) -> list[str]:
@@ -218,7 +267,7 @@ def read_objects(
         if layout.token not in there:
             raise no_column(layout.token, there, at)
         other = {"label", "labels", *(ANSWER_COLUMNS if generates(layout.per) else ())} & set(there) - {layout.label}
-        if other and columns.labels is None:
+        if other and columns.labels is None and not layout.remembered:
             raise DataError(
                 f"{at} has {min(other)!r}, but {growing.unit} {first} has "
                 f"{repr(layout.label) if layout.label else 'no label'}: label every sequence alike, or none"

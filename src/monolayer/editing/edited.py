@@ -64,7 +64,7 @@ def chosen_rows(subject: Subject, data: Sequences, X: object, lengths: object = 
         return _rows_by_number(len(data), X)
     card, names = subject.model.card, data.vocabulary
     if data.prompts is not None:  # answers that are given too are ignored
-        prompts = prompts_of(given, lengths=lengths)
+        prompts = prompts_of(given, lengths=lengths, like=card.manner)
         X, lengths = prompts, None
         if names is not None and prompts.vocabulary is not None:  # a prompt with other words is not in the data
             names = names.extended(list(prompts.vocabulary.names))

@@ -17,6 +17,8 @@ from typing import get_args
 
 from monolayer.data.choices import PerAnswer
 from monolayer.data.folder import OpenFolder, read_together
+from monolayer.data.form import SourceForm
+from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.cutting import FactIds
@@ -27,7 +29,7 @@ from monolayer.huggingface.tensors import TensorFolder, read_tensors
 from monolayer.huggingface.versioned import Typed, Versioned, check_types, table_of_texts
 
 FILE = "attached.json"
-STORED_AS = Versioned(FILE, "monolayer-attached", 4, "attach")
+STORED_AS = Versioned(FILE, "monolayer-attached", 5, "attach")
 ATTACHED_WEIGHTS = "attached.safetensors"
 """The file with the appended blocks, and with the zero biases that some hosts get."""
 FARTHEST = 1e9
@@ -77,6 +79,7 @@ class Manifest:
     - `end`: the id that ends answers, if there is one.
     - `templates`: the texts in which every prompt stands.
     - `per`: how to read answers so that they are those of the facts (`Sequences.per_answer`).
+    - `form`: the form of the files or tables that the facts were read from, if they were.
     - `facts`: the attached facts, each of them once per template, in the order of their neurons.
     - `measured`: what was measured when they were attached.
     """
@@ -94,6 +97,7 @@ class Manifest:
     end: int | None
     templates: tuple[Template, ...] = (PLAIN,)
     per: PerAnswer = "answer"
+    form: SourceForm | None = None
     facts: tuple[StoredFact, ...] = ()
     measured: Mapping[str, object] = field(default_factory=dict)
 
@@ -145,7 +149,8 @@ class Manifest:
     def _of(cls, said: JsonFields) -> Manifest:
         """The manifest with these fields, which are checked."""
         facts = tuple(StoredFact(**fact) for fact in said["facts"])
-        found = cls(**said | {"facts": facts, "templates": read_templates(said["templates"])})
+        form, templates = SourceForm.from_json(said["form"]), read_templates(said["templates"])
+        found = cls(**said | {"facts": facts, "templates": templates, "form": form})
         _check(found)
         return found
 
@@ -231,15 +236,16 @@ def manifest_in(folder: TensorFolder) -> Manifest:
     return Manifest.from_json(folder.content[FILE])
 
 
-def asked_per(folder: TensorFolder) -> PerAnswer:
-    """How to read the answers that a folder with facts attached is asked for.
+def asked_as(folder: TensorFolder) -> Manner:
+    """How to read the facts that a folder with facts attached is asked about.
 
-    `answer` if its manifest is missing or damaged; whatever reads the rest of the folder says so.
+    As prompts and answers if its manifest is missing or damaged; whatever reads the rest of the folder says so.
     """
     try:
-        return manifest_in(folder).per
+        manifest = manifest_in(folder)
+        return Manner(per=manifest.per, form=manifest.form)
     except ModelFileError:
-        return "answer"
+        return Manner(per="answer")
 
 
 def tokenizer_digest(content: bytes) -> str:

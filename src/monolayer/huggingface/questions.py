@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import get_args
 
 from monolayer.data.folder import FolderKind, OpenFolder
+from monolayer.data.form import SourceForm
+from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.encoders import QUESTIONS_MARK, Encoder, Pooling, encoder_of
@@ -24,7 +26,7 @@ from monolayer.huggingface.tensors import Tensor, TensorFolder, read_tensors, te
 from monolayer.huggingface.versioned import Typed, Versioned, check_types, table_of_texts
 
 FILE = "questions.json"
-STORED_AS = Versioned(FILE, "monolayer-questions", 1, "recognize")
+STORED_AS = Versioned(FILE, "monolayer-questions", 2, "recognize")
 BESIDE_WEIGHTS = "questions.safetensors"
 """The file with what transformers does not read: tensors of the encoder that the classifier lacks, and states of the
 texts that radii were chosen by."""
@@ -76,6 +78,7 @@ class QuestionsManifest:
     - `tensors`, `spare`, `appended`: digests of the encoder's tensors by their names in the classifier, of those that
       the classifier lacks, and of all others.
     - `pooling`, `draw`, `unknown`: of which states û is the direction; the draw; the answer to all other texts.
+    - `form`: the form of the files or tables that the questions were read from, if they were.
     - `rewordings`: for each state in `draw.rewordings`, the digest of its question.
     - `questions`: in the order of their neurons.
     - `measured`: what was measured when they were stored.
@@ -91,6 +94,7 @@ class QuestionsManifest:
     pooling: Pooling
     draw: Draw
     unknown: str
+    form: SourceForm | None = None
     rewordings: tuple[str, ...] = ()
     questions: tuple[StoredQuestion, ...] = ()
     measured: Mapping[str, object] = field(default_factory=dict)
@@ -114,7 +118,7 @@ class QuestionsManifest:
         """The manifest with these fields, which are checked."""
         questions = tuple(StoredQuestion(**each) for each in said["questions"])
         parts = {"questions": questions, "draw": Draw(**said["draw"]), "rewordings": tuple(said["rewordings"])}
-        found = cls(**said | parts)
+        found = cls(**said | parts | {"form": SourceForm.from_json(said["form"])})
         _check(found)
         return found
 
@@ -175,6 +179,14 @@ def questions_in(opened: TensorFolder) -> QuestionsManifest:
     if FILE not in opened.content:
         raise ModelFileError(f"{FILE} is missing")
     return QuestionsManifest.from_json(opened.content[FILE])
+
+
+def asked_as(opened: TensorFolder) -> Manner:
+    """How to read the questions that a folder is asked about; what is wrong with `questions.json` is said elsewhere."""
+    try:
+        return Manner(per="continuation", form=questions_in(opened).form)
+    except ModelFileError:
+        return Manner(per="continuation")
 
 
 def restored_encoder(opened: TensorFolder, manifest: QuestionsManifest) -> Encoder:

@@ -14,7 +14,8 @@ from safetensors import SafetensorError
 from monolayer.arrays import Floats
 from monolayer.data import Names
 from monolayer.data.choices import Belongs, PerAnswer
-from monolayer.data.objects import JsonObject
+from monolayer.data.form import SourceForm
+from monolayer.data.objects import JsonFields, JsonObject
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import TASK_LABELLINGS, ModelTask
 from monolayer.huggingface.architectures import ARCHITECTURES
@@ -55,12 +56,13 @@ class AskedAs(NamedTuple):
     """How to read the data that a folder is asked about.
 
     `names`: the names of its tokens. `per`: what its labels belong to. `next_token`: whether the label of each token is
-    the next token, so that the data need no labels.
+    the next token, so that the data need no labels. `form`: that of the files or tables that it was built from.
     """
 
     names: Names | None
     per: Belongs | None
     next_token: bool = False
+    form: SourceForm | None = None
 
 
 def asked_as(files: Files) -> AskedAs:
@@ -79,17 +81,24 @@ def asked_as(files: Files) -> AskedAs:
     if task is None or not BUILT_BY.items() <= config.items():
         return AskedAs(names, None)
     labelling = TASK_LABELLINGS[task]
-    per_answer = _per_answer(files) if labelling.generates else None
-    return AskedAs(names, per_answer or labelling.belongs_to, next_token=labelling.generates and per_answer is None)
-
-
-def _per_answer(files: Files) -> PerAnswer | None:
-    """How the draw says that prompts and answers are read; None if the folder holds none."""
+    draw = _draw(files)
+    per_answer = next((known for known in get_args(PerAnswer) if draw.get("per_answer") == known), None)
+    per_answer = per_answer if labelling.generates else None
+    next_token = labelling.generates and per_answer is None
     try:
-        said: object = json.loads(stored_draw(files) or "").get("per_answer")
-    except (ForeignError, ModelFileError, ValueError, RecursionError, AttributeError):
-        return None
-    return next((known for known in get_args(PerAnswer) if said == known), None)
+        form = SourceForm.from_json(draw.get("form"))
+    except ValueError:
+        form = None
+    return AskedAs(names, per_answer or labelling.belongs_to, next_token, form)
+
+
+def _draw(files: Files) -> JsonFields:
+    """The fields of the draw; none if there is no draw, or if it is damaged."""
+    try:
+        said: object = json.loads(stored_draw(files) or "")
+    except (ForeignError, ModelFileError, ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def stored_draw(files: Files) -> str | None:

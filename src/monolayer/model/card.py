@@ -14,6 +14,7 @@ from monolayer.arrays import Array, Words
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.choices import PerAnswer
 from monolayer.data.fingerprint import contained, fingerprints, once
+from monolayer.data.form import SourceForm
 from monolayer.data.labelling import LABELLINGS, Labelling
 from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonFields, JsonObject
@@ -199,6 +200,8 @@ class Card:
     """All of the model that does not depend on its labels, as JSON: what `memorize(draw=)` reads. None: it has none."""
     script: Script | None = None
     """How the text was cut that the model recites; None for other models."""
+    form: SourceForm | None = None
+    """The form of the files or tables that it was built from; None for other data."""
     fingerprint: Fingerprint | None = field(default=None, repr=False, compare=False)
     """Fingerprints of the points that the model was built from; None if they were not asked for."""
 
@@ -214,8 +217,9 @@ class Card:
 
     @property
     def manner(self) -> Manner:
-        """How the model cuts strings, and what its labels belong to."""
-        return Manner(None if self.vocabulary is None else self.vocabulary.cuts, self.per_answer or self.per)
+        """How the model cuts strings, what its labels belong to, and which form of data it knows."""
+        cuts = None if self.vocabulary is None else self.vocabulary.cuts
+        return Manner(cuts, self.per_answer or self.per, form=self.form)
 
     def decode(self, values: Array) -> Any:
         """Label values `(P,)` or `(P, m)` as their user wrote them."""

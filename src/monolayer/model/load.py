@@ -22,6 +22,7 @@ from monolayer.arrays import Words
 from monolayer.data import Names
 from monolayer.data.choices import Unit
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
+from monolayer.data.form import SourceForm
 from monolayer.data.objects import Config, JsonFields
 from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
@@ -115,6 +116,7 @@ def model_from(config: Config, names: JsonFields, tensors: dict[str, Tensor], me
         grid=None if grid is None else Grid(**grid),
         summary=None if summary is None else Summary.from_json(summary),
         script=None if config["script"] is None else Script(**config["script"]),
+        form=SourceForm.from_json(config["form"]),
         fingerprint=None if memory is None else Fingerprint(_fingerprints(memory), config["per"], config["causal"]),
     )
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))

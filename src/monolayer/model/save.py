@@ -127,6 +127,7 @@ def described(model: Parts) -> tuple[Config, NameLists]:
         "unit": None if card.vocabulary is None else card.vocabulary.unit,
         "classes": _names_to_json("classes", card.classes, names),
         "script": None if card.script is None else asdict(card.script),
+        "form": None if card.form is None else card.form.to_json(),
         "grid": card.grid_json(),
         "summary": card.summary_json(),
     }

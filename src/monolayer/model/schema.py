@@ -13,6 +13,7 @@ from typing import get_args
 
 from monolayer.data.choices import Per, Unit
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
+from monolayer.data.form import SourceForm
 from monolayer.data.labelling import LABELLINGS
 from monolayer.data.number_formats import FLOAT64, FORMATS
 from monolayer.data.objects import Config, JsonFields, JsonObject
@@ -35,7 +36,7 @@ from monolayer.model.fields import (
 from monolayer.model.readouts import ATTENTION, READOUTS
 from monolayer.model.sharded import shard_names
 
-VERSION = 2
+VERSION = 3
 CONFIG, NAMES_FILE, MEMORY = "config.json", "names.json", "memory.safetensors"
 _NAMES_OR_NULL = 'null, {"range": number} or {"names": its own name}'
 
@@ -50,6 +51,14 @@ def _script(value: object) -> bool:
     if type(value) is not dict or set(value) != {"unit", "window"}:
         return value is None
     return value["unit"] in get_args(TextUnit) and whole_number(1)[0](value["window"])
+
+
+def _form(value: object) -> bool:
+    try:
+        SourceForm.from_json(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _digests(value: object) -> bool:
@@ -76,6 +85,7 @@ FIELDS: dict[str, Check] = {
     "unit": ((lambda value: value is None or value in get_args(Unit)), "null, characters, words or whole"),
     "classes": ((lambda value: _fits_names(value, "classes")), _NAMES_OR_NULL),
     "script": (_script, "null, or how a text was split: unit words or characters, and window"),
+    "form": (_form, "null, or the form of the files or tables that it was built from"),
     "grid": OBJECT_OR_NULL,
     "draw": OBJECT_OR_NULL,
     "summary": OBJECT_OR_NULL,

@@ -14,7 +14,7 @@ from monolayer.data import Sequences
 from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError, ModelFileError, needs_extra
-from monolayer.huggingface.manifest import asked_per, read_attached_files, says_attached
+from monolayer.huggingface.manifest import asked_as, read_attached_files, says_attached
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.saved.asking import Asking, Wanted
 from monolayer.saved.saved import Inspected, Saved, Sealed
@@ -53,7 +53,7 @@ class WithFacts(Saved):
     @property
     def manner(self) -> Manner:
         """Prompts and answers, as the facts were given."""
-        return Manner(per=asked_per(self.opened))
+        return asked_as(self.opened)
 
     @property
     def sealed(self) -> Sealed:

@@ -15,6 +15,7 @@ from monolayer.checker.network import Stored
 from monolayer.checker.stored import OwnFiles, examined, files_of_model
 from monolayer.data import Sequences
 from monolayer.data.folder import MODEL, FolderKind, OpenFolder, read_together
+from monolayer.data.form import SourceForm
 from monolayer.data.layout import Manner
 from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
@@ -68,9 +69,10 @@ class Own(Saved):
 
     @property
     def manner(self) -> Manner:
-        """Strings are split, and labels belong, as in the data that it was built from."""
-        names = self.stored.vocabulary
-        return Manner(None if names is None else names.cuts, self.stored.config.get("per"))
+        """Strings are split, labels belong and files are read as in the data that it was built from."""
+        names, config = self.stored.vocabulary, self.stored.config
+        form = SourceForm.from_json(config.get("form"))
+        return Manner(None if names is None else names.cuts, config.get("per"), form=form)
 
     @property
     def sealed(self) -> Sealed:

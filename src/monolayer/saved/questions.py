@@ -14,7 +14,7 @@ from monolayer.data import Sequences
 from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.questions import QUESTIONS, read_question_files, says_questions
+from monolayer.huggingface.questions import QUESTIONS, asked_as, read_question_files, says_questions
 from monolayer.huggingface.tensors import TensorFolder
 from monolayer.saved.asking import Asking, Wanted
 from monolayer.saved.saved import Inspected, Saved, Sealed
@@ -50,8 +50,8 @@ class WithQuestions(Saved):
 
     @property
     def manner(self) -> Manner:
-        """Questions and answers, as they are."""
-        return Manner(per="continuation")
+        """Questions and answers, as they are, in files of the form that they were read from."""
+        return asked_as(self.opened)
 
     @property
     def sealed(self) -> Sealed:

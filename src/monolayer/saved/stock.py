@@ -55,8 +55,8 @@ class Stock(Saved):
     @property
     def manner(self) -> Manner:
         """How this folder reads data, by its tokenizer and its draw."""
-        names, per, _ = self._asked_as
-        return Manner(None if names is None else names.cuts, per)
+        asked = self._asked_as
+        return Manner(None if asked.names is None else asked.names.cuts, asked.per, form=asked.form)
 
     @property
     def sealed(self) -> Sealed:

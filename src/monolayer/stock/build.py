@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import torch
@@ -15,6 +15,7 @@ from monolayer.construct.consistency import OnConflict, check_conflict
 from monolayer.construct.line.draw import check_seed
 from monolayer.data import Labels, Names, Sequences
 from monolayer.data.choices import Belongs, Unit
+from monolayer.data.form import SourceForm
 from monolayer.data.layout import Manner
 from monolayer.data.number_formats import FLOAT64
 from monolayer.data.readers import sequences_of
@@ -117,8 +118,9 @@ def memorize_as(
         data, number = (data, None) if named is None else with_unknown(data, named)
         job = stock_task(kind, data, names, StockOptions(positions, storing.storage, on_conflict, unknown=number))
         model = storing.build(job, report)
+    form = SourceForm.of(data.plans) or model.draw.form
     report("done", 1.0)
-    return model
+    return replace(model, draw=replace(model.draw, form=form))
 
 
 @dataclass(frozen=True)

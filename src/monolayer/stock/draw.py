@@ -16,6 +16,7 @@ import numpy as np
 from monolayer.arrays import Floats
 from monolayer.data import Names
 from monolayer.data.choices import PerAnswer
+from monolayer.data.form import SourceForm
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.files import DRAW_KEY, FolderFacts
@@ -81,7 +82,7 @@ class StockDraw:
     `numbers`: what the construction drew. `integers`: whether the names of tokens, and those of labels, are integers in
     the data. `head`: the size of the numbers in the head, a power of two (`stock/assemble.py`). `per_answer`: how the
     data are read if they are prompts and answers, else None. `unknown`: the class that answers what the data do not
-    hold, if there is one.
+    hold, if there is one. `form`: that of the files or tables that the model was built from.
     """
 
     numbers: StepsDraw | CellsDraw
@@ -89,6 +90,7 @@ class StockDraw:
     head: float
     per_answer: PerAnswer | None = None
     unknown: str | None = None
+    form: SourceForm | None = None
 
     @property
     def prompts(self) -> bool:
@@ -160,7 +162,8 @@ class StockDraw:
             numbers = {"cells": _cells_draw, "steps": _steps_draw}[fields["storage"]](fields)
             tokens, labels = map(bool, fields["integers"])
             unknown = None if fields["unknown"] is None else str(fields["unknown"])
-            return cls(numbers, (tokens, labels), _positive(fields, "head"), fields["per_answer"], unknown)
+            form = SourceForm.from_json(fields["form"])
+            return cls(numbers, (tokens, labels), _positive(fields, "head"), fields["per_answer"], unknown, form)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ModelFileError(
                 f"{DRAW_KEY} in {files.folder / 'config.json'} is not a draw that memorize_as wrote: {error}"

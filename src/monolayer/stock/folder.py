@@ -139,7 +139,15 @@ class StockModel:
         classes = self.draw.names(facts.classes, labels=True)
         if following:
             classes = Names((*facts.architecture.special.values(), *known.names))
-        return Card(known, classes, per, causal=following, next_token=following, per_answer=self.draw.per_answer)
+        return Card(
+            known,
+            classes,
+            per,
+            causal=following,
+            next_token=following,
+            per_answer=self.draw.per_answer,
+            form=self.draw.form,
+        )
 
     @cached_property
     def vocabulary(self) -> Names:
@@ -179,7 +187,7 @@ class StockModel:
     def _answers_or(self, unknown: Any, X: object, lengths: object, told: bool) -> Any:
         """The answers as objects, with `unknown` for what is refused and, if `told`, for the class of that name."""
         if self.draw.prompts:
-            data = prompts_of(X, lengths=lengths)
+            data = prompts_of(X, lengths=lengths, like=self.card.manner)
             return np.array([unknown if one is None else one for one in self.answers(data)], dtype=object)
         data = Sequences.of(X, lengths=lengths, like=self.card.manner)
         rows = np.setdiff1d(np.arange(len(data)), list(self.unanswerable(data)))
@@ -209,7 +217,7 @@ class StockModel:
     def encode(self, X: object, *, lengths: object = None) -> Sequences:
         """`X` in the row numbers of the folder's names; a sequence that the folder cannot answer is an error."""
         if self.draw.prompts:
-            data = prompts_of(X, lengths=lengths)
+            data = prompts_of(X, lengths=lengths, like=self.card.manner)
         else:
             known = self.card.vocabulary if self.draw.unknown is None else None
             data = Sequences.of(X, lengths=lengths, vocabulary=known, like=self.card.manner)

@@ -107,7 +107,8 @@ class Recognizer:
     @property
     def card(self) -> Card:
         """How the model reads data: questions and answers as text, without a vocabulary of its own."""
-        return Card(None, None, SEQUENCE.name, causal=True, next_token=True, per_answer="continuation")
+        form = self.manifest.form
+        return Card(None, None, SEQUENCE.name, causal=True, next_token=True, per_answer="continuation", form=form)
 
     @property
     def blocks(self) -> int:
@@ -151,7 +152,7 @@ class Recognizer:
 
     def encode(self, X: object) -> Sequences:
         """The texts `X` as data. Raises a `DataError` for a text that cannot be answered."""
-        data = prompts_of(X)
+        data = prompts_of(X, like=self.card.manner)
         refused = self.unanswerable(data)
         if refused:
             raise DataError(f"{data.named(min(refused))}: {refused[min(refused)]}")

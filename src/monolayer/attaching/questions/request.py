@@ -15,6 +15,7 @@ from monolayer.attaching.questions.running import Running
 from monolayer.attaching.request import model_folder
 from monolayer.data import Sequences
 from monolayer.data.folder import INDEX_FILE, unchanged
+from monolayer.data.form import SourceForm
 from monolayer.data.layout import Manner
 from monolayer.errors import ContradictionError, DataError
 from monolayer.huggingface.cutting import split_text, tokenizer_of
@@ -125,6 +126,7 @@ class Given:
             pooling=self.pooling,
             draw=draw,
             unknown=self.unknown,
+            form=SourceForm.of(self.data.plans),
             rewordings=tuple(question_digest(self.stored[each.question].ids) for each in self.reworded),
         )
 
