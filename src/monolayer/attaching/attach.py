@@ -22,7 +22,7 @@ from monolayer.bar import reporting, shows_progress
 from monolayer.errors import KeptTextError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, TokenNames
 from monolayer.huggingface.host import TOKENIZER, Host
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import Progress, counting, plural
 
@@ -147,7 +147,7 @@ def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> F
     return found
 
 
-def neurons_of(host: Host, source: TensorFolder, facts: Sequence[FactIds], states: Floats, steep: Steepness) -> Neurons:
+def neurons_of(host: Host, source: ModelFiles, facts: Sequence[FactIds], states: Floats, steep: Steepness) -> Neurons:
     """The neurons of facts, made from their normed states `(K, N, D)`; each neuron depends only on its own fact."""
     wanted = np.array([token for fact in facts for token in fact.answer])
     owner = fact_of_neurons(facts)

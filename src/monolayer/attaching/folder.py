@@ -34,7 +34,7 @@ from monolayer.huggingface.rewritten import original_files, reconciled
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.templates import Template, stand_alone
-from monolayer.huggingface.tensors import TensorFolder, file_digest
+from monolayer.huggingface.tensors import ModelFiles, file_digest
 from monolayer.model.card import Card
 from monolayer.model.torch_settings import own_settings
 from monolayer.model.unknown import REFUSE, filled
@@ -50,7 +50,7 @@ class Attached:
     """A host and the neurons of its facts. The folder that `save` writes can be used without monolayer."""
 
     host: Host
-    source: TensorFolder
+    source: ModelFiles
     """The folder that the host was read from: its own, or one with facts attached."""
     neurons: Neurons
     manifest: Manifest
@@ -63,7 +63,7 @@ class Attached:
 
     @classmethod
     @own_settings()
-    def load(cls, folder: str | os.PathLike[str] | TensorFolder) -> Attached:
+    def load(cls, folder: str | os.PathLike[str] | ModelFiles) -> Attached:
         """Read a folder that `save` wrote, which may be open already."""
         opened = open_attached(folder)
         try:
@@ -362,12 +362,12 @@ def _other_templates(manifest: Manifest) -> list[tuple[int, Template]]:
     return [] if stand_alone(manifest.templates) else list(enumerate(manifest.templates))
 
 
-def host_weights(source: TensorFolder) -> dict[str, str]:
+def host_weights(source: ModelFiles) -> dict[str, str]:
     """The host's weight files in `source`, each with its name in a folder with facts attached."""
     return {name: HOST_WEIGHTS if name == WEIGHTS_FILE else name for name in source.weights if name != ATTACHED_WEIGHTS}
 
 
-def host_headers(source: TensorFolder) -> dict[str, str]:
+def host_headers(source: ModelFiles) -> dict[str, str]:
     """The headers of the host's weight files, by their names in a folder with facts attached."""
     return {final: header_of(source.content[name]) for name, final in host_weights(source).items()}
 
@@ -391,12 +391,12 @@ def neurons_of_blocks(host: Host, opened: Mapping[str, Any], count: int) -> Neur
     return Neurons(*(np.concatenate([none[role], *parts[role]])[:count] for role in ("W_1", "b_1", "W_2")))
 
 
-def copied_digests(source: TensorFolder) -> dict[str, str]:
+def copied_digests(source: ModelFiles) -> dict[str, str]:
     """The digests of the files beside the weights that `save` copies."""
     return {name: file_digest(source.content[name]) for name in COPIED if name in source.content}
 
 
-def copied_texts(source: TensorFolder) -> dict[str, str]:
+def copied_texts(source: ModelFiles) -> dict[str, str]:
     """The small files beside the weights that are text, as text."""
     found = {}
     for name in COPIED:

@@ -21,7 +21,7 @@ from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import Progress, plural
 
@@ -210,7 +210,7 @@ class Measurement:
 
 @own_settings()
 def measure_answers(
-    folder: str | os.PathLike[str] | TensorFolder,
+    folder: str | os.PathLike[str] | ModelFiles,
     prompts: object,
     answers: object = None,
     *,

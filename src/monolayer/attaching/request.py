@@ -36,7 +36,7 @@ from monolayer.huggingface.manifest import (
     tokenizer_digest,
 )
 from monolayer.huggingface.settings import unusual_generation
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.table import Progress
 
 
@@ -89,7 +89,7 @@ class Given:
     """What was read for a request: the host and how it runs, the data, their different facts, the texts to keep."""
 
     host: Host
-    source: TensorFolder
+    source: ModelFiles
     steep: Steepness
     data: Sequences
     end: int | None

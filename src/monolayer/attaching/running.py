@@ -22,7 +22,7 @@ from monolayer.errors import DataError, needs_extra
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import Host
 from monolayer.huggingface.kin import kin_of
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.model.device import check_device, no_notice_of_kernels
 from monolayer.table import Progress, counting
 
@@ -118,7 +118,7 @@ class Running:
     """
 
     def __init__(
-        self, host: Host, source: TensorFolder, device: str | torch.device | None = None, *, whole: bool = False
+        self, host: Host, source: ModelFiles, device: str | torch.device | None = None, *, whole: bool = False
     ) -> None:
         try:
             from transformers.utils import logging as theirs
@@ -358,7 +358,7 @@ def put_on(model: Any, device: str | torch.device | None) -> None:
             raise DataError(f"device {str(device)!r} cannot be used: {first}") from None
 
 
-def _loaded(host: Host, source: TensorFolder) -> Any:
+def _loaded(host: Host, source: ModelFiles) -> Any:
     """The model in a folder, as transformers load it; a Llama under another name, from its tensors as a Llama."""
     from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 

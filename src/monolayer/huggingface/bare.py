@@ -20,7 +20,7 @@ from monolayer.huggingface.host_kind import HostKind
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.kin import kin_of
 from monolayer.huggingface.manifest import Manifest, manifest_in
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 
 
 class BareLayer(NamedTuple):
@@ -39,7 +39,7 @@ class LanguageModel:
 
     kind: HostKind
     config: Mapping[str, object]
-    opened: TensorFolder
+    opened: ModelFiles
 
     @property
     def layers(self) -> int:
@@ -99,7 +99,7 @@ class LanguageModel:
         }
 
 
-def language_model(opened: TensorFolder) -> LanguageModel | None:
+def language_model(opened: ModelFiles) -> LanguageModel | None:
     """The language model in a folder that was read; None if it is of another kind, or if `memorize_as` built it."""
     try:
         config = json.loads(opened.content["config.json"])

@@ -21,7 +21,7 @@ from monolayer.huggingface.host import LEAST_HOST_EPSILON, model_files
 from monolayer.huggingface.hosts import ATTACHED_MARK, FLOAT16_SILENCE, IDENTITY, SILENCE
 from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, NEUTRAL
 from monolayer.huggingface.strict import ForeignError, read_json
-from monolayer.huggingface.tensors import Tensor, TensorFolder
+from monolayer.huggingface.tensors import ModelFiles, Tensor
 
 QUESTIONS_MARK = {"questions_by": "monolayer"}
 """Marks in `config.json` that questions were stored. transformers keeps the key and ignores it."""
@@ -366,7 +366,7 @@ def pooling_of(folder: Path) -> Pooling | None:
     )
 
 
-def read_encoder(folder: Path) -> tuple[Encoder, TensorFolder]:
+def read_encoder(folder: Path) -> tuple[Encoder, ModelFiles]:
     """Read the encoder in `folder`, which anyone may have written; a `DataError` says why it cannot hold questions."""
     if not folder.is_dir():
         raise DataError(

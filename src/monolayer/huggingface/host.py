@@ -27,7 +27,7 @@ from monolayer.huggingface.hosts import (
 from monolayer.huggingface.kin import Kin, kin_of
 from monolayer.huggingface.settings import check_settings
 from monolayer.huggingface.strict import ForeignError, read_json
-from monolayer.huggingface.tensors import Tensor, TensorFolder, read_tensors
+from monolayer.huggingface.tensors import ModelFiles, Tensor, read_tensors
 
 STEEPEST = 31_000.0
 """The largest α in float16: inputs of neurons reach down to −2α (1 + 2^−10), which stays above −65,504."""
@@ -307,7 +307,7 @@ def _check_shapes(host: Host) -> None:
         raise DataError(f"its config.json says {said!r}, and its weights are {head.dtype}: save it in one format")
 
 
-def read_host(folder: Path) -> tuple[Host, TensorFolder]:
+def read_host(folder: Path) -> tuple[Host, ModelFiles]:
     """Read the host in `folder`, which anyone may have written, and open its files.
 
     A `DataError` of one sentence says why the folder cannot be a host.
@@ -323,7 +323,7 @@ def read_host(folder: Path) -> tuple[Host, TensorFolder]:
         raise DataError(f"{folder} cannot be a host: {error}") from None
 
 
-def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
+def _read_host(folder: Path) -> tuple[Host, ModelFiles]:
     """Read the host in `folder`; the `DataError` does not name the folder, which `read_host` adds."""
     if MODEL.objection(folder) is None:
         raise DataError(
@@ -348,14 +348,14 @@ def _read_host(folder: Path) -> tuple[Host, TensorFolder]:
     return host_of(config, opened.tensors), opened
 
 
-def model_files(opened: OpenFolder, model: str = "model") -> TensorFolder:
+def model_files(opened: OpenFolder, model: str = "model") -> ModelFiles:
     """The files of a host in a folder that is open; a `DataError` says which of them is missing.
 
     `model`: what the host is, in one word.
     """
-    listed = opened.sizes()
-    there = {name for name, size in listed.items() if size is not None}
-    if "adapter_config.json" in listed:
+    sizes = opened.sizes()
+    there = {name for name, size in sizes.items() if size is not None}
+    if "adapter_config.json" in sizes:
         raise DataError("it holds an adapter; merge it into its model first (merge_and_unload), and save that")
     if "config.json" not in there:
         raise DataError("it has no config.json, so it is not a model of transformers")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from monolayer.errors import DataError
 from monolayer.huggingface.headers import Listed, read_header
-from monolayer.huggingface.tensors import Tensor, TensorFolder
+from monolayer.huggingface.tensors import ModelFiles, Tensor
 
 
 class Part(NamedTuple):
@@ -103,7 +103,7 @@ class Kin:
             raise DataError(f"{listed.name} has {listed.shape[0]:,} rows, and config.json says {sizes}")
         return tuple(Part(listed.name.removesuffix(start) + part.name, part.rows) for part in split)
 
-    def split(self, folder: TensorFolder, config: Mapping[str, Any]) -> TensorFolder:
+    def split(self, folder: ModelFiles, config: Mapping[str, Any]) -> ModelFiles:
         """The folder of such a model, with the tensors that a Llama has. Its files stay as they are."""
         if not self.fused:
             return folder

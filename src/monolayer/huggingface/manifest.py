@@ -25,7 +25,7 @@ from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.templates import PLAIN, Template, read_templates
-from monolayer.huggingface.tensors import TensorFolder, read_tensors
+from monolayer.huggingface.tensors import ModelFiles, read_tensors
 from monolayer.huggingface.versioned import Typed, Versioned, check_types, table_of_texts
 
 FILE = "attached.json"
@@ -195,9 +195,9 @@ def says_attached(config: object) -> bool:
     return isinstance(config, dict) and ATTACHED_MARK.items() <= config.items()
 
 
-def open_attached(folder: str | os.PathLike[str] | TensorFolder) -> TensorFolder:
+def open_attached(folder: str | os.PathLike[str] | ModelFiles) -> ModelFiles:
     """Open the files of a folder that facts were attached to, all from one save; one that is open stays as it is."""
-    if isinstance(folder, TensorFolder):
+    if isinstance(folder, ModelFiles):
         return folder
     try:
         return read_together(Path(folder), _checked_files)
@@ -210,7 +210,7 @@ def open_attached(folder: str | os.PathLike[str] | TensorFolder) -> TensorFolder
         raise ModelFileError(f"{folder} is not a folder that facts were attached to: {why}") from None
 
 
-def _checked_files(opened: OpenFolder) -> TensorFolder:
+def _checked_files(opened: OpenFolder) -> ModelFiles:
     """The files of an open folder, whose `config.json` must say that facts were attached."""
     try:
         config = json.loads(opened.read("config.json"))
@@ -221,12 +221,12 @@ def _checked_files(opened: OpenFolder) -> TensorFolder:
     return read_attached_files(opened)
 
 
-def read_attached_files(opened: OpenFolder) -> TensorFolder:
+def read_attached_files(opened: OpenFolder) -> ModelFiles:
     """The files of a folder that is open, and that facts were attached to; `attached.json` may be missing."""
     return read_tensors(opened, if_there=(FILE, *COPIED))
 
 
-def manifest_in(folder: TensorFolder) -> Manifest:
+def manifest_in(folder: ModelFiles) -> Manifest:
     """What `attached.json` in a folder says; a `ModelFileError` if it is missing, or is not one that `attach` wrote."""
     if FILE not in folder.content:
         raise ModelFileError(
@@ -236,7 +236,7 @@ def manifest_in(folder: TensorFolder) -> Manifest:
     return Manifest.from_json(folder.content[FILE])
 
 
-def asked_as(folder: TensorFolder) -> Manner:
+def asked_as(folder: ModelFiles) -> Manner:
     """How to read the facts that a folder with facts attached is asked about.
 
     As prompts and answers if its manifest is missing or damaged; whatever reads the rest of the folder says so.

@@ -22,7 +22,7 @@ from monolayer.huggingface.encoders import QUESTIONS_MARK, Encoder, Pooling, enc
 from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.manifest import prompt_digest
 from monolayer.huggingface.strict import read_json
-from monolayer.huggingface.tensors import Tensor, TensorFolder, read_tensors, tensors_of
+from monolayer.huggingface.tensors import ModelFiles, Tensor, read_tensors, tensors_of
 from monolayer.huggingface.versioned import Typed, Versioned, check_types, table_of_texts
 
 FILE = "questions.json"
@@ -155,33 +155,33 @@ def says_questions(config: object) -> bool:
     return isinstance(config, dict) and QUESTIONS_MARK.items() <= config.items()
 
 
-def read_question_files(opened: OpenFolder) -> TensorFolder:
+def read_question_files(opened: OpenFolder) -> ModelFiles:
     """The files of an encoder with questions in a folder that is open; `questions.json` may be missing."""
     found = read_tensors(opened, if_there=(FILE, *COPIED))
-    if BESIDE_WEIGHTS not in found.listed:
+    if BESIDE_WEIGHTS not in found.sizes:
         return found
     beside = opened.map(BESIDE_WEIGHTS)
     stamps = opened.stamps()
     content = {**found.content, BESIDE_WEIGHTS: beside}
     stamped = {name: stamps[name] for name in content if name in stamps}
-    return TensorFolder(found.path, found.tensors, content, found.weights, found.listed, stamped)
+    return replace(found, content=content, stamps=stamped)
 
 
-def beside_weights(opened: TensorFolder) -> dict[str, Tensor]:
+def beside_weights(opened: ModelFiles) -> dict[str, Tensor]:
     """The tensors that transformers does not read; a `ModelFileError` if their file is missing."""
     if BESIDE_WEIGHTS not in opened.content:
         raise ModelFileError(f"{BESIDE_WEIGHTS} is missing")
     return tensors_of(opened.content[BESIDE_WEIGHTS], BESIDE_WEIGHTS)
 
 
-def questions_in(opened: TensorFolder) -> QuestionsManifest:
+def questions_in(opened: ModelFiles) -> QuestionsManifest:
     """What `questions.json` in a folder says; a `ModelFileError` if it is missing, or is not one that we wrote."""
     if FILE not in opened.content:
         raise ModelFileError(f"{FILE} is missing")
     return QuestionsManifest.from_json(opened.content[FILE])
 
 
-def asked_as(opened: TensorFolder) -> Manner:
+def asked_as(opened: ModelFiles) -> Manner:
     """How to read the questions that a folder is asked about; what is wrong with `questions.json` is said elsewhere."""
     try:
         return Manner(per="continuation", form=questions_in(opened).form)
@@ -189,7 +189,7 @@ def asked_as(opened: TensorFolder) -> Manner:
         return Manner(per="continuation")
 
 
-def restored_encoder(opened: TensorFolder, manifest: QuestionsManifest) -> Encoder:
+def restored_encoder(opened: ModelFiles, manifest: QuestionsManifest) -> Encoder:
     """The encoder in a folder with questions; a `KeyError` names a tensor that is gone."""
     beside = beside_weights(opened)
     own = {name: opened.tensors[name] for name in manifest.tensors}
@@ -198,7 +198,7 @@ def restored_encoder(opened: TensorFolder, manifest: QuestionsManifest) -> Encod
     return replace(found, spare=spare)
 
 
-def classes_in(opened: TensorFolder) -> list[str]:
+def classes_in(opened: ModelFiles) -> list[str]:
     """The names of the classes in `config.json`, by their numbers."""
     try:
         said = json.loads(opened.content["config.json"])["id2label"]

@@ -20,10 +20,10 @@ from monolayer.errors import ModelFileError
 from monolayer.huggingface.architecture import TASK_LABELLINGS, ModelTask
 from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.huggingface.files import BUILT_BY, DRAW_KEY, FolderFacts, written_files
-from monolayer.huggingface.opened import Files
 from monolayer.huggingface.resaved import SPECIAL_TOKENS_FILE, harmless, special_tokens_map
 from monolayer.huggingface.stock_kind import StockKind
 from monolayer.huggingface.strict import ForeignError, demand_equal, value_under
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.huggingface.texts import CUTS, UNIT_OF, TextCut
 from monolayer.huggingface.weights import Weights, read_weights
 
@@ -65,7 +65,7 @@ class AskedAs(NamedTuple):
     form: SourceForm | None = None
 
 
-def asked_as(files: Files) -> AskedAs:
+def asked_as(files: ModelFiles) -> AskedAs:
     """How to read the data that a folder is asked about. Names of special tokens are left out.
 
     If the files are damaged or foreign, fields are None, and `read_folder` says what is wrong. Whether a language model
@@ -92,7 +92,7 @@ def asked_as(files: Files) -> AskedAs:
     return AskedAs(names, per_answer or labelling.belongs_to, next_token, form)
 
 
-def _draw(files: Files) -> JsonFields:
+def _draw(files: ModelFiles) -> JsonFields:
     """The fields of the draw; none if there is no draw, or if it is damaged."""
     try:
         said: object = json.loads(stored_draw(files) or "")
@@ -101,7 +101,7 @@ def _draw(files: Files) -> JsonFields:
     return said if isinstance(said, dict) else {}
 
 
-def stored_draw(files: Files) -> str | None:
+def stored_draw(files: ModelFiles) -> str | None:
     """The draw in `config.json`, as the text that `memorize_as` put there; None if there is none.
 
     transformers keeps a key that it does not know, and a text under such a key has no effect.
@@ -112,7 +112,7 @@ def stored_draw(files: Files) -> str | None:
     return draw
 
 
-def read_folder(files: Files) -> StockFolder:
+def read_folder(files: ModelFiles) -> StockFolder:
     """Read a stock folder. Files that do not mean what `memorize_as` writes are a `ForeignError`."""
     config = files.object("config.json")
     name = config.get("model_type")
@@ -138,12 +138,12 @@ def read_folder(files: Files) -> StockFolder:
         weights = read_weights(files, config.get("dtype"))
         arrays = kind.arrays(task, weights.tensors)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, SafetensorError) as error:
-        raise ModelFileError(f"{files.folder} lacks or garbles a tensor that {name} has: {error!r}") from None
+        raise ModelFileError(f"{files.path} lacks or garbles a tensor that {name} has: {error!r}") from None
     facts = _folder_facts(said, kind, task, arrays)
     for key, count in (("tokens", len(facts.names)), ("W_H", len(facts.classes))):
         if len(arrays[key]) != count:
             raise ModelFileError(
-                f"{files.folder}: {key} has {len(arrays[key]):,} rows, and the files have {count:,} names"
+                f"{files.path}: {key} has {len(arrays[key]):,} rows, and the files have {count:,} names"
             )
     may_differ = harmless(facts)
     for file, wanted in written_files(facts).items():

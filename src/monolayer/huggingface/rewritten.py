@@ -20,7 +20,7 @@ from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.hosts import BUFFERS
 from monolayer.huggingface.manifest import Manifest, tokenizer_digest
 from monolayer.huggingface.settings import GENERATION_FILE, unusual_generation
-from monolayer.huggingface.tensors import Tensor, TensorFolder, file_digest
+from monolayer.huggingface.tensors import ModelFiles, Tensor, file_digest
 
 ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 LISTS = ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
@@ -48,12 +48,12 @@ class Reconciled(NamedTuple):
     files that are gone and are not needed, each in words.
     """
 
-    folder: TensorFolder
+    folder: ModelFiles
     manifest: Manifest
     rewritten: Mapping[str, str]
 
 
-def reconciled(folder: TensorFolder, manifest: Manifest) -> Reconciled:
+def reconciled(folder: ModelFiles, manifest: Manifest) -> Reconciled:
     """The folder and its manifest, with whatever `save_pretrained` of transformers changed undone if it can be."""
     folder = replace(folder, tensors=renamed(folder.tensors, {*manifest.tensors, *manifest.appended}))
     gone = {name for name in manifest.tensors if name not in folder.tensors and is_computed(name)}
@@ -94,7 +94,7 @@ def is_computed(name: str) -> bool:
 HEADS = ("lm_head.weight", "embed_out.weight")
 
 
-def _rewritten(name: str, folder: TensorFolder, manifest: Manifest) -> str | None:
+def _rewritten(name: str, folder: ModelFiles, manifest: Manifest) -> str | None:
     """Why it does not matter that a file is not what it was, in words; None if it is, or if it may matter."""
     content, digest = folder.content.get(name), manifest.files.get(name)
     if content is None:
@@ -113,15 +113,15 @@ def _rewritten(name: str, folder: TensorFolder, manifest: Manifest) -> str | Non
     return ("written anew" if digest is not None else "new") if known else None
 
 
-Same = Callable[[bytes, TensorFolder, Manifest], bool]
+Same = Callable[[bytes, ModelFiles, Manifest], bool]
 """Whether a file with this content says what the folder said when facts were attached."""
 
 
-def _tokenizer(content: bytes, folder: TensorFolder, manifest: Manifest) -> bool:
+def _tokenizer(content: bytes, folder: ModelFiles, manifest: Manifest) -> bool:
     return tokenizer_digest(content) == manifest.tokenizer
 
 
-def _tokenizer_config(content: bytes, folder: TensorFolder, manifest: Manifest) -> bool:
+def _tokenizer_config(content: bytes, folder: ModelFiles, manifest: Manifest) -> bool:
     now, before = json.loads(content), json.loads(manifest.texts.get(TOKENIZER_CONFIG, "{}"))
     counts = [
         {key: value for key, value in each.items() if key not in UNREAD and value is not None} for each in (now, before)
@@ -130,15 +130,15 @@ def _tokenizer_config(content: bytes, folder: TensorFolder, manifest: Manifest) 
     return known and counts[0] == counts[1] and _are_known(now, before, folder)
 
 
-def _special_tokens(content: bytes, folder: TensorFolder, manifest: Manifest) -> bool:
+def _special_tokens(content: bytes, folder: ModelFiles, manifest: Manifest) -> bool:
     return _are_known(json.loads(content), {}, folder)
 
 
-def _chat_template(content: bytes, folder: TensorFolder, manifest: Manifest) -> bool:
+def _chat_template(content: bytes, folder: ModelFiles, manifest: Manifest) -> bool:
     return content.decode("utf-8").rstrip() == _template(manifest)
 
 
-def _generation(content: bytes, folder: TensorFolder, manifest: Manifest) -> bool:
+def _generation(content: bytes, folder: ModelFiles, manifest: Manifest) -> bool:
     before = {GENERATION_FILE: manifest.texts.get(GENERATION_FILE, "{}").encode()}
     stops = [json.loads(each).get("eos_token_id") for each in (content, before[GENERATION_FILE])]
     fallback = json.loads(manifest.config).get("eos_token_id")
@@ -146,12 +146,12 @@ def _generation(content: bytes, folder: TensorFolder, manifest: Manifest) -> boo
     return stops[0] == stops[1] and unusual_generation({GENERATION_FILE: content}) == unusual_generation(before)
 
 
-def _vocabulary(content: bytes, folder: TensorFolder, manifest: Manifest) -> bool:
+def _vocabulary(content: bytes, folder: ModelFiles, manifest: Manifest) -> bool:
     said = json.loads(folder.content[TOKENIZER])
     return bool(json.loads(content) == said["model"]["vocab"])
 
 
-def _merges(content: bytes, folder: TensorFolder, manifest: Manifest) -> bool:
+def _merges(content: bytes, folder: ModelFiles, manifest: Manifest) -> bool:
     said = json.loads(folder.content[TOKENIZER])["model"]["merges"]
     lines = content.decode("utf-8").splitlines()
     own = [each if isinstance(each, str) else " ".join(each) for each in said]
@@ -182,7 +182,7 @@ def _template(manifest: Manifest) -> str | None:
     return _template_of(json.loads(manifest.texts.get(TOKENIZER_CONFIG, "{}")))
 
 
-def _are_known(now: Mapping[str, Any], before: Mapping[str, Any], folder: TensorFolder) -> bool:
+def _are_known(now: Mapping[str, Any], before: Mapping[str, Any], folder: ModelFiles) -> bool:
     """Whether all special tokens that are named now were named before, or are among those of `tokenizer.json`."""
     said = json.loads(folder.content[TOKENIZER])
     known = {token["content"] for token in said.get("added_tokens") or ()} | set(_texts(before))
@@ -199,7 +199,7 @@ def _texts(config: Mapping[str, Any]) -> list[str]:
     return [part["content"] if isinstance(part, dict) else str(part) for part in parts if part is not None]
 
 
-def original_files(folder: TensorFolder, manifest: Manifest) -> dict[str, bytes]:
+def original_files(folder: ModelFiles, manifest: Manifest) -> dict[str, bytes]:
     """The files that lay beside the host's weights: as they were if that is known, otherwise as they are now."""
     found: dict[str, bytes] = {}
     for name, digest in manifest.files.items():

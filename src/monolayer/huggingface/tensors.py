@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from monolayer.arrays import Floats
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, Stamp, file_stamps, read_together
 from monolayer.data.limits import BYTES_PER_NUMBER, tensor_places
 from monolayer.data.number_formats import BY_CODE
+from monolayer.data.objects import JsonObject
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.strict import ForeignError, read_json
 
@@ -73,21 +76,60 @@ class Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class TensorFolder(Mapping[str, Tensor]):
-    """The tensors of a folder by their names.
+class ModelFiles(Mapping[str, Tensor]):
+    """The files of a folder of transformers that were read, all from one save, and the tensors in them by their names.
 
-    `content` holds the bytes of the other files that were read, and memory maps of the files of weights.
+    It differs from `OpenFolder`, which reads them, in that nothing of it changes any more; and from a model in that
+    nobody has asked yet what the files mean.
+
+    - `content`: the bytes of each file, a map of a file of weights, or the error of reading it.
+    - `sizes`: everything in the folder by its name: the size of a regular file, None for anything else.
+    - `stamps`: what tells whether a file that was read was written or replaced since.
+    - `tensors`, `weights`: the tensors, and the names of the files that hold them; none before `with_tensors`.
     """
 
     path: Path
-    tensors: Mapping[str, Tensor]
     content: Mapping[str, Any]
-    weights: tuple[str, ...]
-    """The names of the files of weights."""
-    listed: Mapping[str, int | None]
-    """Everything in the folder by its name: the size of a regular file, None for anything else."""
-    stamps: Mapping[str, Stamp]
-    """What tells whether a file that was read was written or replaced since."""
+    sizes: Mapping[str, int | None]
+    stamps: Mapping[str, Stamp] = field(default_factory=dict)
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    weights: tuple[str, ...] = ()
+
+    def demand(self, name: str) -> Any:
+        """The bytes of a file; a `ModelFileError` if it is missing or cannot be read."""
+        found = self.content.get(name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+        if isinstance(found, OSError):
+            raise ModelFileError(f"{self.path / name} cannot be read: {found.strerror}")
+        return found
+
+    def object(self, name: str) -> JsonObject:
+        """The object in a JSON file (`read_json`); a `ModelFileError` if the file is missing or cannot be read."""
+        return read_json(self.path / name, self.demand(name))
+
+    def readable(self) -> ModelFiles:
+        """The same without the files that could not be read."""
+        return replace(
+            self, content={name: part for name, part in self.content.items() if not isinstance(part, OSError)}
+        )
+
+    def with_tensors(self) -> ModelFiles:
+        """The same with the tensors in its files of weights, which are found as transformers finds them."""
+        several = INDEX_FILE in self.content and WEIGHTS_FILE not in self.content
+        files = shards_of(self.content[INDEX_FILE]) if several else [WEIGHTS_FILE]
+        tensors: dict[str, Tensor] = {}
+        places: dict[str, str] = {}
+        for name in files:
+            if name not in self.content:
+                raise ModelFileError(f"{name} is missing, or cannot be read")
+            inside = tensors_of(self.content[name], name)
+            twice = sorted(tensors.keys() & inside.keys())
+            if twice:
+                raise ModelFileError(f"{twice[0]} lies in two files")
+            tensors |= inside
+            places |= dict.fromkeys(inside, name)
+        if several and weight_map(self.content[INDEX_FILE]) != places:
+            raise ModelFileError(f"{INDEX_FILE} does not say which tensors its files hold")
+        return replace(self, tensors=tensors, weights=tuple(files))
 
     def check_unchanged(self) -> None:
         """Raise a `ModelFileError` if a file that was read is not the one that its path leads to now.
@@ -108,7 +150,7 @@ class TensorFolder(Mapping[str, Tensor]):
         return len(self.tensors)
 
 
-def open_folder(folder: Path, needed: Iterable[str] = (), if_there: Iterable[str] = ()) -> TensorFolder:
+def open_folder(folder: Path, needed: Iterable[str] = (), if_there: Iterable[str] = ()) -> ModelFiles:
     """Open `config.json`, the weights and other files of a folder, all from one save (`read_tensors`).
 
     A file that is missing or cannot be read is a `ModelFileError`.
@@ -121,44 +163,22 @@ def open_folder(folder: Path, needed: Iterable[str] = (), if_there: Iterable[str
         raise ModelFileError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
 
 
-def read_tensors(opened: OpenFolder, needed: Iterable[str] = (), if_there: Iterable[str] = ()) -> TensorFolder:
+def read_tensors(opened: OpenFolder, needed: Iterable[str] = (), if_there: Iterable[str] = ()) -> ModelFiles:
     """The tensors of a folder that is open, with its `config.json`, and the bytes of other files.
 
     `needed`: files that must be there. `if_there`: files that are read if there is a regular file of that name.
     """
-    listed = opened.sizes()
-    beside = (*needed, *(name for name in if_there if listed.get(name) is not None))
+    sizes = opened.sizes()
+    beside = (*needed, *(name for name in if_there if sizes.get(name) is not None))
     content: dict[str, Any] = {name: opened.read(name) for name in ("config.json", *beside)}
     files = [WEIGHTS_FILE]
-    several = WEIGHTS_FILE not in listed and INDEX_FILE in listed  # as transformers does
+    several = WEIGHTS_FILE not in sizes and INDEX_FILE in sizes  # as transformers does
     if several:
         content[INDEX_FILE] = opened.read(INDEX_FILE)
         files = shards_of(content[INDEX_FILE])
     content |= {name: opened.map(name) for name in files}
     stamps = {name: stamp for name, stamp in opened.stamps().items() if name in content}
-    return tensor_folder(opened.path, content, listed, stamps)
-
-
-def tensor_folder(
-    path: Path, content: Mapping[str, Any], listed: Mapping[str, int | None], stamps: Mapping[str, Stamp]
-) -> TensorFolder:
-    """The tensors in files that were read: `content` has `config.json`, maps of the weights, and their index if any."""
-    several = INDEX_FILE in content and WEIGHTS_FILE not in content
-    files = shards_of(content[INDEX_FILE]) if several else [WEIGHTS_FILE]
-    tensors: dict[str, Tensor] = {}
-    places: dict[str, str] = {}
-    for name in files:
-        if name not in content:
-            raise ModelFileError(f"{name} is missing, or cannot be read")
-        inside = tensors_of(content[name], name)
-        twice = sorted(tensors.keys() & inside.keys())
-        if twice:
-            raise ModelFileError(f"{twice[0]} lies in two files")
-        tensors |= inside
-        places |= dict.fromkeys(inside, name)
-    if several and weight_map(content[INDEX_FILE]) != places:
-        raise ModelFileError(f"{INDEX_FILE} does not say which tensors its files hold")
-    return TensorFolder(path, tensors, content, tuple(files), listed, stamps)
+    return ModelFiles(opened.path, content, sizes, stamps).with_tensors()
 
 
 def weight_map(content: bytes) -> dict[str, str]:

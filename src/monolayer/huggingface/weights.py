@@ -13,8 +13,8 @@ from safetensors import deserialize
 from monolayer.arrays import Floats
 from monolayer.data.folder import INDEX_FILE, SHARD_NAME, WEIGHTS_FILE
 from monolayer.data.number_formats import BY_CODE, FORMATS
-from monolayer.huggingface.opened import Files
 from monolayer.huggingface.strict import ForeignError
+from monolayer.huggingface.tensors import ModelFiles
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class Weights:
     files: Mapping[str, bytes]
 
 
-def read_weights(files: Files, dtype: object) -> Weights:
+def read_weights(files: ModelFiles, dtype: object) -> Weights:
     """Read all tensors and widen them to float64. Each must have the type `dtype` of `config.json`, and be finite.
 
     Like transformers, this reads `model.safetensors` if there is one, else the shards that the index names.
@@ -48,7 +48,7 @@ def read_weights(files: Files, dtype: object) -> Weights:
     return Weights(tensors, read)
 
 
-def _shards(files: Files) -> dict[str, set[str]]:
+def _shards(files: ModelFiles) -> dict[str, set[str]]:
     """The names of the tensors in each shard, from the index."""
     index = files.object(INDEX_FILE)
     sizes, place = index.pop("metadata", None), index.pop("weight_map", None)

@@ -15,7 +15,7 @@ from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError, ModelFileError, needs_extra
 from monolayer.huggingface.manifest import asked_as, read_attached_files, says_attached
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.saved.asking import Asking, Wanted
 from monolayer.saved.saved import Inspected, Saved, Sealed
 from monolayer.saved.stock import explained
@@ -37,7 +37,7 @@ class WithFacts(Saved):
     """A host with attached facts (docs/attach.md)."""
 
     path: Path
-    opened: TensorFolder
+    opened: ModelFiles
     needs_folder: ClassVar = True  # transformers load it by its path
 
     @classmethod
@@ -138,7 +138,7 @@ class WithFacts(Saved):
 
     def inspected(self) -> Inspected:
         """The sizes of host and facts, and what its tensors show of them."""
-        stored = {name: size for name, size in self.opened.listed.items() if size is not None}
+        stored = {name: size for name, size in self.opened.sizes.items() if size is not None}
         language = self.language
         found = self.load().sizes if language is None or language.manifest is not None else language.sizes
         found = {**found, **({} if language is None else language.shown)}

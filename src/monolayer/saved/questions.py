@@ -15,7 +15,7 @@ from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.questions import QUESTIONS, asked_as, read_question_files, says_questions
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.saved.asking import Asking, Wanted
 from monolayer.saved.saved import Inspected, Saved, Sealed
 from monolayer.saved.stock import explained
@@ -36,7 +36,7 @@ class WithQuestions(Saved):
     """An encoder with questions (docs/understand.md)."""
 
     path: Path
-    opened: TensorFolder
+    opened: ModelFiles
 
     @classmethod
     def recognizes(cls, config: object) -> bool:
@@ -119,7 +119,7 @@ class WithQuestions(Saved):
 
     def inspected(self) -> Inspected:
         """The sizes of encoder and questions."""
-        stored: Mapping[str, int] = {name: size for name, size in self.opened.listed.items() if size is not None}
+        stored: Mapping[str, int] = {name: size for name, size in self.opened.sizes.items() if size is not None}
         return Inspected({**self.load().sizes, "bytes": dict(stored), "bytes_in_all": sum(stored.values())})
 
     @property

@@ -14,8 +14,9 @@ from monolayer.data import Sequences
 from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError
-from monolayer.huggingface.opened import Files, read_stock_files, says_stock
+from monolayer.huggingface.opened import read_stock_files, says_stock
 from monolayer.huggingface.reading import AskedAs, asked_as, read_folder
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.saved.asking import Asking, Wanted
 from monolayer.saved.saved import Inspected, Saved, Sealed
 from monolayer.table import Progress
@@ -36,7 +37,7 @@ class Stock(Saved):
     """A model in the format of an unmodified architecture (docs/stock.md)."""
 
     path: Path
-    files: Files
+    files: ModelFiles
 
     @classmethod
     def recognizes(cls, config: object) -> bool:
@@ -123,7 +124,6 @@ class Stock(Saved):
     def language(self) -> LanguageModel | None:
         """A host that facts may be attached to, or were, though its files do not say so."""
         from monolayer.huggingface.bare import host_kind, language_model
-        from monolayer.huggingface.tensors import tensor_folder
 
         try:
             config = json.loads(self.files.demand("config.json"))
@@ -131,8 +131,7 @@ class Stock(Saved):
             return None
         if host_kind(config) is None:
             return None
-        content = {name: part for name, part in self.files.content.items() if not isinstance(part, OSError)}
-        return language_model(tensor_folder(self.path, content, self.files.sizes, self.files.stamps))
+        return language_model(self.files.readable().with_tensors())
 
     def monolayer(self, verb: str) -> Monolayer:
         """Refused: a stock architecture has another stream, and programs of its own."""

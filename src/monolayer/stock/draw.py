@@ -20,8 +20,8 @@ from monolayer.data.form import SourceForm
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.files import DRAW_KEY, FolderFacts
-from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import stored_draw
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.stock.columns import token_words
 
 Storage = Literal["cells", "steps"]
@@ -148,12 +148,12 @@ class StockDraw:
         return json.dumps(fields, allow_nan=False, default=np.ndarray.tolist)
 
     @classmethod
-    def read(cls, files: Files) -> StockDraw:
+    def read(cls, files: ModelFiles) -> StockDraw:
         """The draw of a folder; one that `memorize_as` did not write is an error that says so."""
         content = stored_draw(files)
         if content is None:
             raise ModelFileError(
-                f"{files.folder} has no draw to reuse: config.json lacks {DRAW_KEY}, which memorize_as writes and "
+                f"{files.path} has no draw to reuse: config.json lacks {DRAW_KEY}, which memorize_as writes and "
                 "save_pretrained keeps. Copy it from the config.json that the folder was made from, or memorize the "
                 "data anew"
             )
@@ -166,7 +166,7 @@ class StockDraw:
             return cls(numbers, (tokens, labels), _positive(fields, "head"), fields["per_answer"], unknown, form)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ModelFileError(
-                f"{DRAW_KEY} in {files.folder / 'config.json'} is not a draw that memorize_as wrote: {error}"
+                f"{DRAW_KEY} in {files.path / 'config.json'} is not a draw that memorize_as wrote: {error}"
             ) from None
 
 

@@ -24,9 +24,10 @@ from monolayer.data.unused import unused_names
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architecture import UNKNOWN
 from monolayer.huggingface.files import DRAW_KEY, FolderFacts, config, written_files
-from monolayer.huggingface.opened import Files, stock_files
+from monolayer.huggingface.opened import stock_files
 from monolayer.huggingface.reading import read_folder
 from monolayer.huggingface.strict import ForeignError
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.huggingface.texts import UNIT_OF
 from monolayer.model.card import Card
 from monolayer.model.torch_settings import own_settings
@@ -84,7 +85,7 @@ class StockModel:
         return cls.of(files)
 
     @classmethod
-    def of(cls, files: Files) -> StockModel:
+    def of(cls, files: ModelFiles) -> StockModel:
         """The model in the files of a folder."""
         try:
             read, draw = read_folder(files), StockDraw.read(files)
@@ -92,7 +93,7 @@ class StockModel:
         except (ForeignError, ValueError) as error:
             if isinstance(error, ModelFileError):
                 raise
-            raise ModelFileError(f"{files.folder} is not a folder that memorize_as wrote: {error}") from None
+            raise ModelFileError(f"{files.path} is not a folder that memorize_as wrote: {error}") from None
         return cls(read.facts, read.tensors, draw)
 
     @property

@@ -44,7 +44,7 @@ from monolayer.huggingface.questions import (
     restored_encoder,
 )
 from monolayer.huggingface.strict import ForeignError
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.model.card import Card
 from monolayer.model.torch_settings import own_settings
 from monolayer.model.unknown import REFUSE
@@ -56,7 +56,7 @@ class Recognizer:
     """An encoder and the neurons of its questions. The folder that `save` writes can be used without monolayer."""
 
     encoder: Encoder
-    source: TensorFolder
+    source: ModelFiles
     """The folder that the encoder was read from: its own, or one with questions."""
     neurons: Neurons
     basis: Floats
@@ -80,9 +80,9 @@ class Recognizer:
 
     @classmethod
     @own_settings()
-    def load(cls, folder: str | os.PathLike[str] | TensorFolder) -> Recognizer:
+    def load(cls, folder: str | os.PathLike[str] | ModelFiles) -> Recognizer:
         """Read a folder that `save` wrote, which may be open already."""
-        opened = folder if isinstance(folder, TensorFolder) else read_together(Path(folder), read_question_files)
+        opened = folder if isinstance(folder, ModelFiles) else read_together(Path(folder), read_question_files)
         try:
             manifest = questions_in(opened)
             beside = beside_weights(opened)

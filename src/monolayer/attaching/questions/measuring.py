@@ -12,7 +12,7 @@ from monolayer.attaching.questions.recognize import unit
 from monolayer.attaching.questions.running import KERNELS, Running
 from monolayer.data import Sequences
 from monolayer.huggingface.questions import question_digest
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import Progress, plural
 
@@ -39,7 +39,7 @@ class Measured:
 
 
 @own_settings()
-def measure(opened: TensorFolder, data: Sequences, reach: float, length: float, report: Progress) -> Measured:
+def measure(opened: ModelFiles, data: Sequences, reach: float, length: float, report: Progress) -> Measured:
     """Ask for every question in `data`.
 
     Answers are proved for 1 − cos(key, û) up to `reach`, and |û| up to `length` from 1.

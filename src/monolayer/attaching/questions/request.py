@@ -23,7 +23,7 @@ from monolayer.huggingface.encoders import Encoder, Pooling, pooling_of, read_en
 from monolayer.huggingface.headers import header_of
 from monolayer.huggingface.host import COPIED, TOKENIZER
 from monolayer.huggingface.questions import Draw, QuestionsManifest, question_digest
-from monolayer.huggingface.tensors import TensorFolder, file_digest
+from monolayer.huggingface.tensors import ModelFiles, file_digest
 from monolayer.table import Progress
 
 AS_THEY_ARE = Manner(per="continuation")
@@ -102,7 +102,7 @@ class Given:
     """
 
     encoder: Encoder
-    source: TensorFolder
+    source: ModelFiles
     pooling: Pooling
     unknown: str
     data: Sequences
@@ -131,7 +131,7 @@ class Given:
         )
 
 
-def questions_of(encoder: Encoder, source: TensorFolder, data: Sequences, unknown: str) -> list[Question]:
+def questions_of(encoder: Encoder, source: ModelFiles, data: Sequences, unknown: str) -> list[Question]:
     """The questions in `data` as ids. Raises an error that names the row of one that cannot be stored."""
     data.check_labelled()
     tokenizer, found = tokenizer_of(source.content[TOKENIZER]), list[Question]()
@@ -159,7 +159,7 @@ def each_once(questions: Sequence[Question]) -> list[Question]:
     return list(first.values())
 
 
-def _rewordings(encoder: Encoder, source: TensorFolder, given: object, stored: Sequence[Question]) -> list[Text]:
+def _rewordings(encoder: Encoder, source: ModelFiles, given: object, stored: Sequence[Question]) -> list[Text]:
     """The rewordings of stored questions, from a table of questions and rewordings."""
     if given is None:
         return []
@@ -175,7 +175,7 @@ def _rewordings(encoder: Encoder, source: TensorFolder, given: object, stored: S
     return found
 
 
-def _texts(encoder: Encoder, source: TensorFolder, texts: Any) -> list[Text]:
+def _texts(encoder: Encoder, source: ModelFiles, texts: Any) -> list[Text]:
     """Texts as ids; `texts`: pairs of a text and where it stands."""
     tokenizer = tokenizer_of(source.content[TOKENIZER])
     return [Text(_ids(encoder, tokenizer, text, where), where) for text, where in texts]

@@ -30,7 +30,7 @@ from monolayer.huggingface.manifest import FILE, Manifest, fact_digest, prompt_d
 from monolayer.huggingface.settings import generation_words, stopping_tokens, unusual_generation
 from monolayer.huggingface.strict import ForeignError
 from monolayer.huggingface.templates import stand_alone, template_words
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.table import plural
 from monolayer.theory.verdicts import Verdict
 
@@ -74,7 +74,7 @@ class AskedTokens(NamedTuple):
 
 
 def judge_attached(
-    folder: Path | TensorFolder, data: Sequences, *, only: bool = False, host: str | os.PathLike[str] | None = None
+    folder: Path | ModelFiles, data: Sequences, *, only: bool = False, host: str | os.PathLike[str] | None = None
 ) -> Certificate:
     """The certificate of a folder with facts attached.
 
@@ -93,7 +93,7 @@ def judge_attached(
     except (UnhandledError, ForeignError) as why:
         return replace(question, reason=f"the proof does not cover this folder: {why}")
     except ModelFileError as why:
-        path = folder.path if isinstance(folder, TensorFolder) else folder
+        path = folder.path if isinstance(folder, ModelFiles) else folder
         raise ModelFileError(f"{path}: {why}") from None
 
 

@@ -22,7 +22,7 @@ from monolayer.huggingface.rewritten import is_computed, reconciled
 from monolayer.huggingface.settings import check_settings
 from monolayer.huggingface.spelling import different_key
 from monolayer.huggingface.strict import equal, read_json
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.table import plural
 
 BESIDE = frozenset({"README.md", "certificate.json", "training_args.bin", FILE})
@@ -39,7 +39,7 @@ class AttachedFolder:
     """
 
     host: Host
-    opened: TensorFolder
+    opened: ModelFiles
     manifest: Manifest
     anew: Mapping[str, str]
     digests: Mapping[str, str]
@@ -76,13 +76,13 @@ def _small(name: str) -> bool:
     return not name.endswith(".safetensors") and name not in (FILE, INDEX_FILE)
 
 
-def read_attached(folder: Path | TensorFolder) -> AttachedFolder:
+def read_attached(folder: Path | ModelFiles) -> AttachedFolder:
     """Read `folder`. Raises a `ForeignError` or an `UnhandledError` for anything that `attach` does not write."""
     opened = open_attached(folder)
     beside = set(COPIED) & set(opened.content)
     opened, manifest, rewritten = reconciled(opened, manifest_in(opened))
     strange = sorted(
-        name for name in opened.listed if name not in {*opened.content, *BESIDE} and not name.startswith(".")
+        name for name in opened.sizes if name not in {*opened.content, *BESIDE} and not name.startswith(".")
     )
     if strange:
         raise UnhandledError(f"{strange[0]} is in the folder, and transformers may read it: move it elsewhere")
@@ -142,7 +142,7 @@ class NeuronRows(NamedTuple):
     writes: Floats
 
 
-def _neuron_rows(host: Host, opened: TensorFolder, manifest: Manifest, blocks: int) -> NeuronRows:
+def _neuron_rows(host: Host, opened: ModelFiles, manifest: Manifest, blocks: int) -> NeuronRows:
     """The rows of all neurons, after checking that every other number of the appended blocks is what it must be."""
     rows: dict[str, list[Floats]] = {"W_1": [], "b_1": [], "W_2": []}
     rest = set(opened) - set(manifest.tensors)
@@ -174,7 +174,7 @@ def _neuron_rows(host: Host, opened: TensorFolder, manifest: Manifest, blocks: i
     return NeuronRows(whole["W_1"][:count], whole["b_1"][:count], whole["W_2"][:count])
 
 
-def _tensor(opened: TensorFolder, name: str, host: Host, shape: tuple[int, ...]) -> Floats:
+def _tensor(opened: ModelFiles, name: str, host: Host, shape: tuple[int, ...]) -> Floats:
     """The numbers of a tensor, which must have this shape and the host's format, and be finite."""
     if name not in opened:
         raise UnhandledError(f"the tensor {name} is missing")

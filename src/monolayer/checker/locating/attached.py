@@ -25,7 +25,7 @@ from monolayer.errors import DataError
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts, cut_prompts, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.manifest import fact_digest, prompt_digest
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 
 
 class Held(NamedTuple):
@@ -36,7 +36,7 @@ class Held(NamedTuple):
     first: int
 
 
-def locate_attached(folder: TensorFolder, data: Sequences) -> Location:
+def locate_attached(folder: ModelFiles, data: Sequences) -> Location:
     """`locate` in a folder with facts attached. A prompt without an answer stands for its stored fact."""
     if data.prompts is None:
         raise DataError("this folder holds prompts and answers: give prompts as text, with or without answers")

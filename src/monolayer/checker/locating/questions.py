@@ -16,12 +16,12 @@ from monolayer.checker.questions.files import QuestionFolder, read_questions
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 
 COSINES_AT_ONCE = 1 << 22
 
 
-def locate_questions(folder: TensorFolder, data: Sequences) -> Location:
+def locate_questions(folder: ModelFiles, data: Sequences) -> Location:
     """`locate` in an encoder with questions. A question without an answer stands for the one that is stored."""
     if data.prompts is None:
         raise DataError("this folder holds questions and answers: give questions as text, with or without answers")

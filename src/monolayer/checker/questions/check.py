@@ -26,7 +26,7 @@ from monolayer.huggingface.cutting import split_text, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.questions import question_digest
 from monolayer.huggingface.strict import ForeignError
-from monolayer.huggingface.tensors import TensorFolder
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.table import plural
 from monolayer.theory.verdicts import Verdict
 
@@ -64,7 +64,7 @@ class Judged(NamedTuple):
 
 
 def judge_questions(
-    opened: TensorFolder, data: Sequences, *, only: bool = False, host: str | os.PathLike[str] | None = None
+    opened: ModelFiles, data: Sequences, *, only: bool = False, host: str | os.PathLike[str] | None = None
 ) -> Judged:
     """The certificate of an encoder with questions.
 

@@ -26,7 +26,7 @@ from monolayer.huggingface.questions import (
     restored_encoder,
 )
 from monolayer.huggingface.strict import demand_equal, read_json
-from monolayer.huggingface.tensors import TensorFolder, file_digest
+from monolayer.huggingface.tensors import ModelFiles, file_digest
 
 BESIDE = frozenset({"README.md", "certificate.json", FILE, BESIDE_WEIGHTS})
 """Files in the folder that transformers does not read."""
@@ -52,7 +52,7 @@ class QuestionFolder:
     """
 
     encoder: Encoder
-    opened: TensorFolder
+    opened: ModelFiles
     manifest: QuestionsManifest
     classes: list[str]
     digests: Mapping[str, str]
@@ -100,11 +100,11 @@ class QuestionFolder:
         return next(odd, None)
 
 
-def read_questions(opened: TensorFolder) -> QuestionFolder:
+def read_questions(opened: ModelFiles) -> QuestionFolder:
     """Read a folder. Raises a `ForeignError` or an `UnhandledError` for anything that `recognize` does not write."""
     manifest, classes = questions_in(opened), classes_in(opened)
     allowed = {*opened.content, *BESIDE}
-    strange = sorted(name for name in opened.listed if name not in allowed and not name.startswith("."))
+    strange = sorted(name for name in opened.sizes if name not in allowed and not name.startswith("."))
     if strange:
         raise UnhandledError(f"{strange[0]} is in the folder, and transformers may read it: move it elsewhere")
     if INDEX_FILE in opened.content:
@@ -138,7 +138,7 @@ def read_questions(opened: TensorFolder) -> QuestionFolder:
 class _Reader:
     """Reads the tensors that were added to those of the encoder, each of which must have its form."""
 
-    def __init__(self, opened: TensorFolder, encoder: Encoder, manifest: QuestionsManifest, classes: list[str]) -> None:
+    def __init__(self, opened: ModelFiles, encoder: Encoder, manifest: QuestionsManifest, classes: list[str]) -> None:
         self.opened, self.encoder, self.manifest, self.classes = opened, encoder, manifest, classes
         self.rest = set(opened) - set(manifest.tensors)
 

@@ -34,8 +34,8 @@ from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
 from monolayer.huggingface.architectures import TRANSFORMERS
-from monolayer.huggingface.opened import Files
 from monolayer.huggingface.strict import ForeignError
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.table import Progress, counting
 from monolayer.theory.verdicts import Verdict
 
@@ -65,7 +65,7 @@ CELLS_REASONS: dict[Verdict, str] = {
 
 
 def judge_stock(
-    files: Files, data: Sequences, *, only: bool = False, report: Progress = lambda stage, share: None
+    files: ModelFiles, data: Sequences, *, only: bool = False, report: Progress = lambda stage, share: None
 ) -> Certificate:
     """The certificate of a Hugging Face folder for these data; `only`: claim also that it holds nothing else.
 

@@ -10,8 +10,8 @@ import numpy as np
 from monolayer.arrays import Floats
 from monolayer.checker.rounding import UnhandledError
 from monolayer.huggingface.files import FolderFacts
-from monolayer.huggingface.opened import Files
 from monolayer.huggingface.reading import read_folder
+from monolayer.huggingface.tensors import ModelFiles
 
 _OF_TRAINING = "training_args.bin trainer_state.json optimizer.pt scheduler.pt rng_state.pth"
 FILES_BESIDE_MODEL = frozenset({"README.md", "certificate.json", "onnx", *_OF_TRAINING.split()})
@@ -37,7 +37,7 @@ class Network(FolderFacts):
         return letter in self.arrays
 
 
-def read_stock(files: Files) -> Network:
+def read_stock(files: ModelFiles) -> Network:
     """The network in a folder. Files that do not belong to it are refused.
 
     transformers would read adapters, templates, code or other weights wherever it finds them.
