@@ -80,7 +80,7 @@ def test_a_row_is_lost_no_more(tmp_path: Path, said: Said, monkeypatch: pytest.M
     Path("capitals.csv").write_text("France,Paris\nJapan,Tokyo\nChad,Djamena\n")
     refused = said("memorize capitals.csv --out m", code=2)
     assert "read the file with --no-header; if it is a header, with --header, or name the columns" in refused
-    assert "monolayer verify m capitals.csv --no-header" in said("memorize capitals.csv --out m --no-header")
+    assert "monolayer verify m capitals.csv\n" in said("memorize capitals.csv --out m --no-header")
     shown = said("verify m capitals.csv --no-header")
     read = "capitals.csv: CSV separated by commas, without a header; key '1', label '2'; one label per sequence"
     assert f"read {read}; text split into words; 3 rows" in " ".join(shown.split())

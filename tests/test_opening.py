@@ -140,7 +140,7 @@ def test_attached_folders_are_not_read_by_path(
     link.symlink_to(other)
     found = read_attached(opened)
     assert found.manifest.neurons > 0
-    assert set(opened.listed) == {path.name for path in folder.iterdir()}
+    assert set(opened.sizes) == {path.name for path in folder.iterdir()}
 
 
 def swapping(link: Path, folders: list[Path]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from monolayer.arrays import Bools
 from monolayer.attaching.answers import Prompts, can_generate
+from monolayer.attaching.extended import ExtendedModel
 from monolayer.attaching.neurons import Neurons, Steepness, steepness
 from monolayer.attaching.running import Running
 from monolayer.attaching.written import tensor_digest, write_json
@@ -38,15 +39,15 @@ from monolayer.huggingface.tensors import ModelFiles, file_digest
 from monolayer.model.card import Card
 from monolayer.model.torch_settings import own_settings
 from monolayer.model.unknown import REFUSE, filled
-from monolayer.table import as_html, as_table, plural, quoted
+from monolayer.table import plural, quoted
 
 _FILES = (*COPIED, "config.json", FILE, ATTACHED_WEIGHTS, HOST_WEIGHTS, INDEX_FILE, "README.md", "certificate.json")
 ATTACHED = FolderKind("host with attached facts", next(iter(ATTACHED_MARK)), frozenset(_FILES), r"[\w.-]+\.safetensors")
 """The kind of folder that `save` writes, and may replace with `overwrite=True`."""
 
 
-@dataclass(frozen=True, eq=False)
-class Attached:
+@dataclass(frozen=True, eq=False, repr=False)
+class Attached(ExtendedModel):
     """A host and the neurons of its facts. The folder that `save` writes can be used without monolayer."""
 
     host: Host
@@ -54,8 +55,6 @@ class Attached:
     """The folder that the host was read from: its own, or one with facts attached."""
     neurons: Neurons
     manifest: Manifest
-    lists_facts: ClassVar = True
-    """Its `attached.json` says which facts it holds, so it is compared by its facts, not as a language model."""
     repeated: int = 0
     """How many rows of the data repeated others. Files do not keep this, so it is 0 for a folder that was loaded."""
     rewritten: Mapping[str, str] = field(default_factory=dict)
@@ -164,14 +163,6 @@ class Attached:
             raise DataError(f"{data.named(row)}: no fact is stored for the prompt {data.texts(row)[0]!r}{why}")
         return np.array(self.answers(data, device=device), dtype=object)
 
-    def encode(self, X: object) -> Sequences:
-        """The prompts `X` as data. Raises a `DataError` for a prompt that cannot be answered."""
-        data = prompts_of(X, like=self.card.manner)
-        refused = self.unanswerable(data)
-        if refused:
-            raise DataError(f"{data.named(min(refused))}: {refused[min(refused)]}")
-        return data
-
     @own_settings()
     def answers(self, data: Sequences, device: str | torch.device | None = None) -> list[str | None]:
         """How the model continues each prompt, as text; None for prompts that are `unanswerable`."""
@@ -264,9 +255,6 @@ class Attached:
             "measured": self._measured(),
             "generation": unusual_generation(self.source.content),
         }
-
-    __repr__ = as_table
-    _repr_html_ = as_html
 
     def rows(self) -> list[tuple[str, str]]:
         """The rows of the table that `repr` shows."""

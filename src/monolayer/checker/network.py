@@ -34,6 +34,8 @@ class StepWeights(NamedTuple):
 class Stored:
     """The tensors of a saved model by their names, its `config.json`, and its names of tokens and classes.
 
+    It differs from a model in that it answers nothing: it is what the checker, which knows no model, judges.
+
     `format`: the arithmetic that a claim is about. Weights may be stored in a shorter format.
     """
 

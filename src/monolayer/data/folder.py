@@ -285,7 +285,8 @@ def _unlock(lock: int | None) -> None:
 class OpenFolder:
     """A folder that was opened once.
 
-    All files read from it come from one save, even if its name now leads elsewhere.
+    All files read from it come from one save, even if its name now leads elsewhere. It differs from everything that
+    is made of it in that it is still open, and knows of no file what it means.
     """
 
     def __init__(self, path: Path, handle: int) -> None:

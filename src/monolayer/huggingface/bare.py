@@ -34,7 +34,7 @@ class BareLayer(NamedTuple):
 class LanguageModel:
     """A causal language model of an architecture that facts can be attached to.
 
-    Whether they can be attached to this one is not checked.
+    It differs from a `Host` in that it is only looked at: whether facts can be attached to it is not checked.
     """
 
     kind: HostKind

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from monolayer.data.folder import read_together
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.formats import HOST_FORMATS, HostFormat
+from monolayer.huggingface.formats import HOST_FORMATS
+from monolayer.huggingface.given import GivenModel
 from monolayer.huggingface.host import LEAST_HOST_EPSILON, model_files
-from monolayer.huggingface.hosts import ATTACHED_MARK, FLOAT16_SILENCE, IDENTITY, SILENCE
+from monolayer.huggingface.hosts import ATTACHED_MARK, IDENTITY, SILENCE
 from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, NEUTRAL
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import ModelFiles, Tensor
@@ -135,21 +136,25 @@ _OWN_KEYS = frozenset(
 
 
 @dataclass(frozen=True, eq=False)
-class Encoder:
-    """An encoder: its architecture, its `config.json`, and its tensors by the names that they get in a classifier.
+class Encoder(GivenModel):
+    """A sentence encoder that questions can be stored in; its tensors have the names that they get in a classifier.
 
     `spare`: tensors of the folder that the classifier does not have, such as a pooler, by their own names.
     """
 
     kind: EncoderKind
-    config: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
     spare: Mapping[str, Tensor]
+    called: ClassVar = "encoder"
 
     @property
-    def layers(self) -> int:
-        """`L`, the number of layers."""
-        return int(self.config[self.kind.depth])
+    def words(self) -> Tensor:
+        """The table of word embeddings, a row per token."""
+        return self.tensors[f"{self.kind.root}embeddings.word_embeddings.weight"]
+
+    @property
+    def activation(self) -> str:
+        """The name of the activation function."""
+        return str(self.config[self.kind.activation])
 
     @property
     def width(self) -> int:
@@ -171,32 +176,10 @@ class Encoder:
         return max(1, -(-questions // self.per_layer))
 
     @property
-    def dtype(self) -> str:
-        """The format of the weights, as `config.json` calls it."""
-        found = self.tensors[f"{self.kind.root}embeddings.word_embeddings.weight"].dtype
-        assert found is not None  # encoder_of checked it
-        return found
-
-    @property
-    def format(self) -> HostFormat:
-        """What a proof needs to know about the format of the weights."""
-        return HOST_FORMATS[self.dtype]
-
-    @property
     def places(self) -> int:
         """How many tokens a text may have."""
         pad = int(self.config.get("pad_token_id") or 0)
         return int(self.config["max_position_embeddings"]) - (pad + 1 if self.kind.places_from else 0)
-
-    @property
-    def vocabulary(self) -> int:
-        """`V`, the number of tokens."""
-        return self.tensors[f"{self.kind.root}embeddings.word_embeddings.weight"].shape[0]
-
-    @property
-    def silence(self) -> float:
-        """`S`: neurons return 0 at every input up to −S."""
-        return (FLOAT16_SILENCE if self.format.limited else SILENCE)[self.activation]
 
     @property
     def identity(self) -> float:
@@ -204,22 +187,10 @@ class Encoder:
         return IDENTITY[self.activation]
 
     @property
-    def activation(self) -> str:
-        """The activation of its neurons, as `config.json` calls it."""
-        return str(self.config[self.kind.activation])
-
-    @property
     def epsilon(self) -> float:
         """ε of the norms."""
         own = self.kind.epsilon
         return float(self.config["layer_norm_eps"]) if own is None else own
-
-    def misfit(self, ids: tuple[int, ...]) -> str | None:
-        """Why the encoder cannot read a text of these ids, in words; None if it can."""
-        if len(ids) > self.places:
-            return f"it has {len(ids):,} tokens, and the encoder has {self.places:,} places: shorten it"
-        odd = next((token for token in ids if token >= self.vocabulary), None)
-        return None if odd is None else f"the tokenizer gives id {odd}, and the encoder has {self.vocabulary:,} tokens"
 
     def layer(self, number: int) -> str:
         """The prefix of the names of the tensors of layer `number`."""

@@ -5,23 +5,22 @@ Letters: `V` tokens, width `D`, `H` neurons per block, `L` layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from monolayer.arrays import Floats
 from monolayer.data.folder import INDEX_FILE, MODEL, WEIGHTS_FILE, OpenFolder, read_together
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.files import BUILT_BY
-from monolayer.huggingface.formats import HOST_FORMATS, HostFormat
+from monolayer.huggingface.formats import HOST_FORMATS
+from monolayer.huggingface.given import GivenModel
 from monolayer.huggingface.host_kind import HostKind, Role
 from monolayer.huggingface.hosts import (
     ATTACHED_MARK,
     BUFFERS,
-    FLOAT16_SILENCE,
-    SILENCE,
     choose_host,
 )
 from monolayer.huggingface.kin import Kin, kin_of
@@ -45,21 +44,20 @@ LARGE = frozenset({TOKENIZER, "vocab.json", "merges.txt", "vocab.txt"})
 
 
 @dataclass(frozen=True, eq=False)
-class Host:
-    """A host: its architecture, its `config.json`, and its tensors by their names."""
+class Host(GivenModel):
+    """A causal language model that facts can be attached to."""
 
     kind: HostKind
-    config: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
     root: str
     """The prefix of the names of its tensors."""
     kin: Kin | None = None
     """The architecture that it was before it was taken for a Llama; None if `config.json` names that of `kind`."""
+    called: ClassVar = "host"
 
     @property
-    def layers(self) -> int:
-        """`L`, the number of layers."""
-        return int(self.config[self.kind.depth])
+    def words(self) -> Tensor:
+        """The table that the head multiplies states with, a row per token."""
+        return self.tensors[self.head]
 
     @property
     def width(self) -> int:
@@ -72,44 +70,15 @@ class Host:
         return self.block_shapes[f"{self.kind.reads}.weight"][int(self.kind.transposed)]
 
     @property
-    def vocabulary(self) -> int:
-        """`V`, the number of tokens."""
-        return self.tensors[self.head].shape[0]
-
-    @property
-    def dtype(self) -> str:
-        """The format of the weights, as `config.json` calls it."""
-        found = self.tensors[self.head].dtype
-        assert found is not None  # host_of checked it
-        return found
-
-    @property
     def places(self) -> int | None:
         """How many tokens a text may have; None if `config.json` does not say."""
         found = self.config.get("n_positions", self.config.get("max_position_embeddings"))
         return found if isinstance(found, int) else None
 
-    def misfit(self, ids: Sequence[int]) -> str | None:
-        """Why the host cannot read a text of these ids, in words; None if it can."""
-        if self.places is not None and len(ids) > self.places:
-            return f"it has {len(ids):,} tokens, and the host has {self.places:,} places: shorten it"
-        odd = next((token for token in ids if token >= self.vocabulary), None)
-        return None if odd is None else f"the tokenizer gives id {odd}, and the host has {self.vocabulary:,} tokens"
-
-    @property
-    def format(self) -> HostFormat:
-        """What attaching facts needs to know about the format of the weights."""
-        return HOST_FORMATS[self.dtype]
-
     @property
     def activation(self) -> str:
         """The name of the activation function."""
         return str(self.kind.activation_in(self.config))
-
-    @property
-    def silence(self) -> float:
-        """`S`: neurons return 0 at every input up to −S."""
-        return (FLOAT16_SILENCE if self.format.limited else SILENCE)[self.activation]
 
     def response(self, radius: float) -> float:
         """`T`, the input of a neuron at its own state, for a radius ρ.

@@ -61,7 +61,11 @@ class Sealed(NamedTuple):
 
 
 class Saved(ABC):
-    """A saved model, opened once: everything that it says comes from one save."""
+    """A saved model, opened once: everything that it says comes from one save.
+
+    It differs from a model in memory, which `load` makes of it, in that it knows its folder and what can be claimed,
+    located and shown of it. Each kind holds its files in the form that its reader has (`OwnFiles`, `ModelFiles`).
+    """
 
     path: Path
     """The folder."""

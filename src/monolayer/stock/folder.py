@@ -61,7 +61,10 @@ class NeuronWeights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StockModel:
-    """Weights and names of an unmodified architecture. What `save` writes can be used without monolayer."""
+    """Weights and names of an unmodified architecture. What `save` writes can be used without monolayer.
+
+    It differs from an `ExtendedModel` in that all of it was built here, from data and a draw.
+    """
 
     facts: FolderFacts
     """All that its files say besides the weights."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,13 +15,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from monolayer.arrays import Bools, Floats
+from monolayer.attaching.extended import ExtendedModel
 from monolayer.attaching.questions.layer import Neurons, codes, constant_of, stored_basis, tensors
 from monolayer.attaching.questions.running import Running, as_torch
 from monolayer.attaching.written import tensor_digest, write_json
 from monolayer.data import Sequences
 from monolayer.data.folder import WEIGHTS_FILE, new_folder, read_together
 from monolayer.data.labelling import SEQUENCE
-from monolayer.data.readers import prompts_of
 from monolayer.data.shards import names_files
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface import tensors as stored
@@ -48,11 +48,11 @@ from monolayer.huggingface.tensors import ModelFiles
 from monolayer.model.card import Card
 from monolayer.model.torch_settings import own_settings
 from monolayer.model.unknown import REFUSE
-from monolayer.table import as_html, as_table, plural
+from monolayer.table import plural
 
 
-@dataclass(frozen=True, eq=False)
-class Recognizer:
+@dataclass(frozen=True, eq=False, repr=False)
+class Recognizer(ExtendedModel):
     """An encoder and the neurons of its questions. The folder that `save` writes can be used without monolayer."""
 
     encoder: Encoder
@@ -76,7 +76,6 @@ class Recognizer:
     """How many rows of the data repeated others; files do not keep this."""
     given: Mapping[str, Tensor] | None = None
     """The added tensors as they lie in the folder that was loaded; None if they follow from the rest."""
-    lists_facts: ClassVar = True
 
     @classmethod
     @own_settings()
@@ -149,14 +148,6 @@ class Recognizer:
         if unknown is not REFUSE:
             found[unseen] = unknown
         return found
-
-    def encode(self, X: object) -> Sequences:
-        """The texts `X` as data. Raises a `DataError` for a text that cannot be answered."""
-        data = prompts_of(X, like=self.card.manner)
-        refused = self.unanswerable(data)
-        if refused:
-            raise DataError(f"{data.named(min(refused))}: {refused[min(refused)]}")
-        return data
 
     def ids(self, data: Sequences) -> list[tuple[int, ...]]:
         """The ids of the texts in `data`."""
@@ -266,9 +257,6 @@ class Recognizer:
     def _moved(self) -> float | None:
         """How far states of stored questions were from their keys, at most, as 1 − cos; None if it was not measured."""
         return max((each.moved for each in self.manifest.questions if each.moved is not None), default=None)
-
-    __repr__ = as_table
-    _repr_html_ = as_html
 
     def rows(self) -> list[tuple[str, str]]:
         """The rows of the table that `repr` shows."""
