@@ -816,7 +816,7 @@ def test_commands_say_what_is_wrong_and_how_to_go_on(gpt2: Path, tmp_path: Path,
     assert not new.exists()
     shown = said(*attach, "--no-end", *named)
     assert "none: after an answer the host goes on" in shown
-    assert shown.splitlines()[-1].split() == ["monolayer", "verify", str(new), str(table), *named[:4]]
+    assert shown.splitlines()[-1].split() == ["monolayer", "verify", str(new), str(table)]  # it remembers the columns
     table.write_text(f"prompt,answer\n{'far ' * 100},x\n")
     assert f"row 0 (line 2 of {table}), prompt and answer: it has 300 tokens" in said(
         "verify", str(new), str(table), code=2
