@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.huggingface.architecture import BEGIN, END
+from monolayer.huggingface.architectures import ARCHITECTURES
 from monolayer.stock.answers import Evaluation
 from monolayer.stock.assemble import SIZES
+from monolayer.stock.expected import Expected
 from monolayer.stock.folder import StockModel
 
 CAPITALS = {"Saudi Arabia": "Riyadh", "Peru": "Lima", "New Zealand": "Wellington"}
@@ -28,6 +31,36 @@ CELLS: dict[str, Any] = {"rank": 16, "dtype": "bfloat16", "unknown": False}
 @pytest.fixture(scope="module")
 def capitals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return ml.memorize_as("bert", CAPITALS, **CELLS).save(tmp_path_factory.mktemp("stock") / "capitals")
+
+
+@pytest.mark.parametrize("architecture", [*ARCHITECTURES])
+def test_the_size_that_is_said_before_a_build_is_that_of_the_weights(architecture: str, tmp_path: Path) -> None:
+    """With a class for unknown input; without one, some facts need no neuron, and it is a bound."""
+    for unknown in (True, False):
+        told: list[str] = []
+        model = ml.memorize_as(
+            architecture,
+            CAPITALS,
+            per="sequence",
+            unknown=unknown,
+            progress=lambda stage, _, told=told: told.append(stage),  # type: ignore[misc]
+        )
+        *_, said = (stage for stage in told if isinstance(stage, Expected))
+        weights = load_file(model.save(tmp_path / f"{unknown}") / "model.safetensors")
+        taken = sum(tensor.nbytes for tensor in weights.values())
+        assert said.startswith("3 facts: ")
+        assert told.index(said) < told.index("contexts")
+        assert said.most_bytes == taken if unknown else said.most_bytes >= taken
+
+
+def test_memorize_as_says_what_it_will_take_unless_it_prints_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("table.json").write_text(json.dumps(CAPITALS))
+    for more, count in (([], 1), (["--json"], 0)):
+        assert run(["memorize-as", "bert", "table.json", "--out", f"new{count}", *more]) == 0
+        assert capsys.readouterr().err.count("3 facts: 0.348 MB of weights at most, about 1 s (an estimate") == count
 
 
 def test_a_folder_is_loaded_and_asked_without_transformers(capitals: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from monolayer.cli.building import ConflictRule, DtypeChoice, OutFolder, Positions, Seed, given, next_steps
-from monolayer.cli.console import Json, Overwrite, app, flag, output, print_json, progress, table, wrote
+from monolayer.cli.console import Json, Overwrite, app, err, flag, output, print_json, progress, table, wrote
 from monolayer.cli.reading import PLAIN, Data, Reading, reads
 from monolayer.errors import DataError
 from monolayer.table import Progress, part_of
@@ -86,12 +86,24 @@ def memorize_as(
             sequences,
             on_conflict=on_conflict,
             draw=drawn,
-            progress=part_of(step, 0.0, SHARE_STOCK_BUILT),
+            progress=_saying_what_is_expected(part_of(step, 0.0, SHARE_STOCK_BUILT), as_json),
             **options,
         )
         step("writing", SHARE_STOCK_BUILT)
         model.save(out, overwrite=overwrite, onnx=onnx)
         _certify_and_show(model, out, data, reading, step, as_json)
+
+
+def _saying_what_is_expected(step: Progress, as_json: bool) -> Progress:
+    """`step`, which also prints on standard error how large the weights become, and how long about it takes."""
+    from monolayer.stock.expected import Expected
+
+    def told(stage: str, share: float) -> None:
+        if isinstance(stage, Expected) and not as_json:
+            err.print(stage, soft_wrap=True, markup=False)
+        step(stage, share)
+
+    return told
 
 
 @app.command()

@@ -30,6 +30,7 @@ from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
 from monolayer.stock.assemble import CONFIDENCE, Figures, LabelHead, StockParts, stock_model
 from monolayer.stock.draw import CellsDraw
+from monolayer.stock.expected import expected
 from monolayer.stock.folder import NeuronWeights, StockModel
 from monolayer.stock.halves import U_WEIGHT, CellFacts, Half, caps, misread_points, neurons, rounded_to, settled
 from monolayer.stock.labelled import StockTask
@@ -83,6 +84,7 @@ def robust_model(
     ranks, report = _ranks(job, target) if rank is None else (rank,), _rising(report)
     for tried in ranks:
         stream = _rounded_stream(job, target, dtype, tried, seed)
+        report(expected(job, stream, dtype), 0.0)
         try:
             half, block = covered_cells(job, target, stream, dtype, report)
         except PrecisionError:
