@@ -308,7 +308,7 @@ class Sequences:
             return data if Y is None else data._labelled(Y, belongs)
         if lengths is not None and np.ma.is_masked(X):
             raise DataError("X has masked tokens, and lengths: pass X.filled(0), of which lengths cut off the padding")
-        given, X = X, array_like(X)
+        original, X = X, array_like(X)
         if isinstance(X, str | bytes | Set) or not hasattr(X, "__iter__"):
             way_out = "; read(X) reads a data file" if isinstance(X, str) else ""
             raise DataError(f"X is a {type(X).__name__}: it must be a list or an array of sequences{way_out}")
@@ -343,7 +343,7 @@ class Sequences:
         data = cls(finished.values, sizes, None if names is None else names.cut_into(cut))
         data = replace(data, plans=(ReadPlan("X", "arrays", unit=cut, rows=len(data)),))
         if Y is None:
-            if labelled and columns.like == Manner() and (way_out := without_labels(given)):
+            if labelled and columns.like == Manner() and (way_out := without_labels(original)):
                 raise DataError(f"{MISSING}{way_out}")
             return data
         padded = None if lengths is None else X.shape[1]

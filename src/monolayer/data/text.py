@@ -92,20 +92,20 @@ def text_of(source: object, text: object = None) -> str:
         raise DataError("give a text in one way: the path of a file, or text=")
     if isinstance(source, os.PathLike):
         return read_text(Path(source))
-    given = source if text is None else text
-    if not isinstance(given, str):
+    content = source if text is None else text
+    if not isinstance(content, str):
         raise DataError(
-            f"a text is a string, or the path of a file, not a {type(given).__name__}; sequences are for memorize"
+            f"a text is a string, or the path of a file, not a {type(content).__name__}; sequences are for memorize"
         )
-    if text is not None or len(given) > LONGEST_PATH or "\n" in given:
-        return given
-    if os.path.isfile(given):  # noqa: PTH113  (a path that cannot be, such as one with a NUL, is no error here)
-        return read_text(given)
-    if _FILE_NAME.fullmatch(given):
+    if text is not None or len(content) > LONGEST_PATH or "\n" in content:
+        return content
+    if os.path.isfile(content):  # noqa: PTH113  (a path that cannot be, such as one with a NUL, is no error here)
+        return read_text(content)
+    if _FILE_NAME.fullmatch(content):
         raise DataError(
-            f"there is no file {given!r}. If it is a path, check it; if it is the text itself, pass it as text="
+            f"there is no file {content!r}. If it is a path, check it; if it is the text itself, pass it as text="
         )
-    return given
+    return content
 
 
 def raven() -> str:

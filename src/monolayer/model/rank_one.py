@@ -108,9 +108,9 @@ def _one_sequence(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
 def _sums_over_keys(q: Tensor, delta: Tensor, terms: Tensor, key_width: float, query_width: float) -> Tensor:
     """`Σ_l terms_l e^{λ_k δ_l}` over all keys: `(n, 1 + m)`, by pieces of keys and pieces of queries."""
     keys, queries = _Pieces(delta, key_width), _Pieces(q, query_width)
-    given = (_coefficients().to(q).T @ keys.gathered(terms)).flatten(0, 1)
-    rows = max(1, _SCORES // len(given))
-    met = [torch.exp(some[:, None] * keys.nodes) @ given for some in queries.nodes.split(rows)]
+    coefficients = (_coefficients().to(q).T @ keys.gathered(terms)).flatten(0, 1)
+    rows = max(1, _SCORES // len(coefficients))
+    met = [torch.exp(some[:, None] * keys.nodes) @ coefficients for some in queries.nodes.split(rows)]
     return queries.evaluated(_coefficients().to(q) @ torch.cat(met).view(-1, NODES, terms.shape[1]))
 
 

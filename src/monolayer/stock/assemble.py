@@ -168,7 +168,7 @@ def _sampled_logits(facts: FolderFacts, arrays: Mapping[str, Floats], data: Sequ
         at, column = None, np.array(0)
         if facts.labelling.at_tokens:
             at, column = np.unique(data.position[there[here]] + 1, return_inverse=True)
-        given = np.insert(ids[data.offsets[some][:, None] + np.arange(length)], 0, BEGIN, axis=1)
-        logits = network.logits(given, network.asked if at is None else at)
+        sequences = np.insert(ids[data.offsets[some][:, None] + np.arange(length)], 0, BEGIN, axis=1)
+        logits = network.logits(sequences, network.asked if at is None else at)
         sampled.append(logits[np.searchsorted(some, row[here]), column])
     return sampled

@@ -36,10 +36,10 @@ def bits_under_random_noise(low: float, high: float, sigma: float, error: float 
     A share of `error` of the labels may be wrong, in the mean over labels and noise: what Fano's inequality takes off
     for that is added again, so that the answer bounds `M log₂ C / P`.
     """
-    L, told = _range(low, high), _told(sigma, error, classes)
+    L, needed = _range(low, high), _told(sigma, error, classes)
     spread = 0.5 * math.log1p(sigma * sigma) + mean_log(sigma)
     capacity = math.log2(1.0 + 2.0 * (L + 2.0) * math.exp(spread) / (sigma * math.sqrt(2.0 * math.pi * math.e)))
-    return capacity / told
+    return capacity / needed
 
 
 def bits_of_weights(tensors: Iterable[Array], sigma: float, error: float = 0.0, classes: int = 2) -> float:
@@ -49,7 +49,7 @@ def bits_of_weights(tensors: Iterable[Array], sigma: float, error: float = 0.0, 
     `v`, mean square `s` and mean logarithm `l` counts `h(z) + (1 − z)(½ log₂(v/σ² + s) − l)` bits per weight. The
     theorem has means over all labellings; one network is one sample of them, so this is an estimate.
     """
-    told = _told(sigma, error, classes)
+    needed = _told(sigma, error, classes)
     bits, count = 0.0, 0
     for tensor in tensors:
         weights = np.asarray(tensor, dtype=np.float64).ravel()
@@ -64,13 +64,13 @@ def bits_of_weights(tensors: Iterable[Array], sigma: float, error: float = 0.0, 
         bits += weights.size * (_entropy(1.0 - share) + share * float(channel))
     if count == 0:
         raise DataError("there are no weights")
-    return bits / count / told
+    return bits / count / needed
 
 
 def bits_of_normal_weights(sigma: float, error: float = 0.0, classes: int = 2) -> float:
     """What `bits_of_weights` gives for normal weights with mean 0: about `log₂(1/σ) + 0.92`, divided as Fano says."""
-    told = _told(sigma, error, classes)
-    return (0.5 * math.log2(1.0 + 1.0 / sigma**2) + NORMAL_SHAPE / math.log(2.0)) / told
+    needed = _told(sigma, error, classes)
+    return (0.5 * math.log2(1.0 + 1.0 / sigma**2) + NORMAL_SHAPE / math.log(2.0)) / needed
 
 
 def bits_read_linearly(sigma: float, error: float) -> float:

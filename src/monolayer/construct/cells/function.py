@@ -85,14 +85,14 @@ class Function:
             raise DataError(f"f failed on a batch of shape {X.shape}: {type(error).__name__}: {error}") from error
 
     def _answer(self, X: Floats, as_torch: bool) -> Array:
-        given: Numbers = X.copy()
+        batch: Numbers = X.copy()
         if as_torch:
             kind = next(self._f.parameters(), None) if isinstance(self._f, nn.Module) else None
-            given = torch.from_numpy(given).to(
+            batch = torch.from_numpy(batch).to(
                 device=self._device if kind is None else kind.device, dtype=None if kind is None else kind.dtype
             )
         with callers_settings(), torch.no_grad():
-            answer = self._f(given)
+            answer = self._f(batch)
         if isinstance(answer, torch.Tensor):
             answer = answer.detach().cpu().numpy()
         if not isinstance(answer, np.ndarray | list | tuple | float | int | np.number):
