@@ -92,6 +92,9 @@ def collected(files: list[str]) -> Suite:
     config._do_configure()
     config.hook.pytest_sessionstart(session=session)
     items = session.perform_collect()
+    for name in files:
+        if not any(item.path.name == f"test_{name}.py" for item in items):
+            raise SystemExit(f"tests/test_{name}.py cannot be collected: run it by itself")
     return Suite(session, {item.nodeid: item for item in items})
 
 

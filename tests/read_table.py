@@ -147,6 +147,11 @@ FILES: dict[str, ReadFile] = {
     "jsonl, a blank line": ReadFile("a.jsonl", '{"tokens": "a"}\n\n{"tokens": "b"}\n{"tokens": "c"}\n', {},
         [["a"], ["b"], ["c"]], None, "line 1, line 3, line 4", "JSON Lines",
         "tokens 'tokens'; text split into characters", [("a", None), ("b", None), ("c", None)]),
+    "jsonl, text of characters and a label": ReadFile("a.jsonl",
+        '{"tokens": "a b", "label": "x"}\n{"tokens": "cd", "label": "y"}\n', {}, [["a", " ", "b"], ["c", "d"]],
+        ["x", "y"], "line 1, line 2", "JSON Lines",
+        "tokens 'tokens', label 'label'; one label per sequence; text split into characters",
+        [("a b", "x"), ("cd", "y")]),
     "jsonl, a gap": ReadFile("a.jsonl", [
             {"tokens": ["to", "be"], "labels": ["A", None]},
             {"tokens": ["be"], "labels": ["B"]},

@@ -550,6 +550,20 @@ def test_patterns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "labels", [[[1.0, 2.5, 3.0], [3.0, 4.0, 1.0]], [[0.5, 1.0], [2.0]], [[[1, 2], [3, 4]], [[5, 6]]]]
+)
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+def test_lists_of_labels_that_are_not_as_many_as_tokens_are_refused(labels: Any, suffix: str, tmp_path: Path) -> None:
+    """Not taken for vectors, one per sequence: columnar readers must ask as the plain one does."""
+    rows = {"tokens": [[1, 2], [3, 4]], "labels": labels}
+    lines = [dict(zip(rows, pair, strict=True)) for pair in zip(*rows.values(), strict=True)]
+    file = put(tmp_path / f"a.{suffix}", rows if suffix == "parquet" else lines)
+    for way in ways():
+        with pytest.raises(DataError, match=r"has 2 tokens but|one label per token|give one per token"):
+            pytest.fail(f"{way}: {read(file)}")
+
+
+@pytest.mark.parametrize(
     ("second", "words"),
     [
         ({"tokens": [1], "labels": ["x"]}, "integers as tokens and strings as labels, one per token"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from monolayer.checker.stock.files import read_stock
 from monolayer.checker.stored import read_model
 from monolayer.huggingface.architectures import ARCHITECTURES, architecture_named
 from monolayer.huggingface.opened import stock_files
+from monolayer.model.attention import LABEL
+from monolayer.model.cascade import Cascade, stream_width
 from monolayer.saved.certify import certify_files
 from monolayer.stock.answers import Evaluation as PlainStock
 from tests.evil import Evil, errs
@@ -63,6 +66,39 @@ def test_the_evaluation_is_that_of_the_network(kind: str, tmp_path: Path) -> Non
     assert network.dtype == (np.float64 if model.bos.dtype == torch.float64 else np.float32)
     room = 1e-9 if network.dtype == np.float64 else 2e-2 if model.bos.dtype == torch.bfloat16 else 1e-3
     assert np.abs(found - wanted).max() <= room * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("kind", ["cascade tokens", "cascade reals"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_evaluation_of_three_stages_is_that_of_the_network_everywhere(
+    kind: str, turned: bool, tmp_path: Path
+) -> None:
+    """Left of all steps, between any two, on ramps and right of all; `turned`: with neurons out of order."""
+    model, _ = built(kind)
+    stored = read_model(model.save(tmp_path / "model"))
+    first, last = model.feed_forward.stairs
+    stages = [copy.deepcopy(stage) for stage in (first, first, last)]
+    with torch.no_grad():
+        for stage in stages if turned else []:
+            stage.weight_1.copy_(stage.weight_1.flip(0))
+            stage.bias_1.copy_(stage.bias_1.flip(0))
+    readout = Cascade(stages).double()
+    tensors = {f"feed_forward.{name}": part.detach().numpy() for name, part in readout.state_dict().items()}
+    config = {**stored.config, "steps": [len(stage.bias_1) for stage in stages]}
+    network = Evaluation(replace(stored, config=config, tensors=tensors))
+    draw, m = np.random.default_rng(0), stored.config["labels"]
+    Z = np.zeros((600, stream_width(3, m)))
+    for (_, code), stage in zip(readout.slots, stages, strict=True):
+        starts = np.sort((-stage.bias_1 / stage.weight_1).detach().numpy())
+        ends = starts + draw.choice([0.3, 1.0, 5.0]) / stage.weight_1.detach().numpy()
+        between = np.concatenate([[starts[0] - 1.0], (starts[1:] + starts[:-1]) / 2.0, [starts[-1] + 1.0], ends])
+        Z[:, code] = draw.choice(between, len(Z)) + draw.choice([0.0, 0.1], len(Z))
+        Z[:2, code] = between[[0, len(starts)]]
+    with torch.no_grad():
+        wanted = readout(torch.from_numpy(Z)).numpy()
+    found = network._read_out(Z.copy())
+    assert np.abs(found - wanted).max() <= 1e-9 * np.abs(wanted).max()
+    assert len(np.unique(wanted[:, LABEL])) > (2 if turned else 5)
 
 
 def test_the_evaluation_of_an_approximator_is_that_of_the_network(tmp_path: Path) -> None:
