@@ -99,8 +99,9 @@ PACKAGES = {
     "data": Package(
         "data",
         (
-            "certify_data", "files", "folder", "friendly", "gaps", "given", "labelling", "lookup", "meant", "memorize",
-            "places", "prompts", "readers", "real_labels", "recite", "sequences", "shapes", "subnormal", "unknown",
+            "certify_data", "files", "folder", "friendly", "gaps", "given", "labelling", "lookup", "meant",
+            "memorize", "names_and_numbers", "places", "prompts", "readers", "real_labels", "recite", "sequences",
+            "shapes", "subnormal", "unknown",
         ),
     ),
 }  # fmt: skip
