@@ -3,9 +3,15 @@
     python bench/all_claims.py                                  all, as `make bench` does
     python bench/all_claims.py exp_is_within_four_ulps …        some of them, by their names
     python bench/all_claims.py --resume claims.json             all, also in pieces
+    python bench/all_claims.py --quick                          all, smaller, and no script for long
 
 With --resume the file keeps what each script said. A script whose claims were all met there is not run again, unless
-it or the library has changed since. Ctrl-C shows the table of what was run so far.
+it, the library or --quick has changed since. Ctrl-C shows the table of what was run so far.
+
+--quick runs the scripts that `QUICK` names with options that make them smaller, and the table shows these options
+beside the name. --minutes stops each script after so long: its claims are then *not run*, never met (with --quick, 2
+minutes unless stated otherwise). The first row of a table that was made so says that it was. A limit is for the size of
+the script itself: at a smaller one, where fixed costs weigh more, a claim may be missed that holds.
 
 Exit 1 if a claim is not met, or if a script ends with an error; 130 after Ctrl-C.
 """
@@ -44,6 +50,38 @@ GRACE = 10.0
 """Seconds in which a script ends after Ctrl-C, which a terminal tells it too. After that it is told by us."""
 
 
+QUICK = {
+    "a_bert_of_8000_keys_takes_15_mb": "--quick",
+    "a_robust_build_is_linear_in_the_facts_of_a_token": "--most 2000",
+    "a_robust_edit_costs_less_than_a_construction": "--phrases 40000 --edits 5 --many 100",
+    "a_robust_stock_edit_costs_less_than_a_construction": "--phrases 4000 --edits 2 --many 20",
+    "a_thousand_facts_attached": "--facts 20 --seconds 20 --places 2000",
+    "an_edit_costs_four_constructions": "--points 200000",
+    "approximation_builds_in_twelve_sorts": "--points 200000 --repeats 3",
+    "attaching_holds_the_host_once": "--layers 4 --width 512",
+    "attribution_scored_against_leave_one_out": "--facts 8 --seeds 1",
+    "construction_beats_training": "--sequences 300 --seconds 20",
+    "files_of_every_kind_within_their_memory": "--labels 4e5",
+    "float32_holds_100000_points_proved": "--points 20000",
+    "no_false_claim_about_an_embedding": "--count 20",
+    "no_false_proof_in_100000_faults": "--count 300",
+    "no_false_proof_of_a_stock_folder": "--seconds 60",
+    "no_false_proof_of_attached_folders": "--count 20",
+    "no_false_proof_of_changed_robust_weights": "--count 10",
+    "no_hardmax_layer_survives": "--count 2000 --floats 20",
+    "no_model_lost_in_5000_kills": "--kills 30",
+    "norms_keep_lengths": "--states 2000",
+    "rank_two_holds_64_million_points": "--points 8000000",
+    "reading_costs_twice_pyarrow_at_most": "--sequences 50000",
+    "robust_models_survive_short_formats": "--brief",
+    "stock_text_recites_itself": "--characters 5000 --recite 200",
+    "ten_thousand_questions_in_one_folder": "--count 500",
+}
+"""Options that make a script smaller, by its name. Other scripts are run as they are."""
+QUICK_MINUTES = 2.0
+"""After how many minutes --quick stops a script."""
+
+
 class Ended(NamedTuple):
     """What a script claims and measured, how long it took, and which source that was."""
 
@@ -62,16 +100,23 @@ def benchmarks() -> list[Path]:
     return [path for path in found if RUNS.search(path.read_text(encoding="utf-8"))]
 
 
-def source_of(script: Path, library: str) -> str:
-    """A digest of what a script measured: the library, by its own digest, and the script itself."""
-    return sha256(library.encode() + script.read_bytes()).hexdigest()[:16]
+def source_of(script: Path, library: str, words: str = "") -> str:
+    """A digest of what a script measured: the library, by its own digest, the script itself and its options."""
+    return sha256(library.encode() + script.read_bytes() + words.encode()).hexdigest()[:16]
 
 
-def claims_of(script: Path) -> list[Claim]:
-    """Run a script; its claims, or one row for a script that says none or breaks off."""
+def claims_of(script: Path, words: str = "", seconds: float | None = None) -> list[Claim]:
+    """Run a script; its claims, or one row for a script that says none or breaks off.
+
+    `words`: its options. `seconds`: when to stop it; then nothing that it claims counts as run.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "claims.json"
-        code = _exit_code([sys.executable, str(script)], {**os.environ, CLAIMS: str(file)})
+        command = [sys.executable, str(script), *words.split()]
+        code = _exit_code(command, {**os.environ, CLAIMS: str(file)}, seconds)
+        if code is None:
+            title = title_of(ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))))
+            return [Claim(title, f"stopped after {seconds:,.0f} s", "not run")]
         found = [Claim(*row) for row in json.loads(file.read_text(encoding="utf-8"))] if file.exists() else []
     title = title_of(ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))))
     if code and not any(claim.verdict == "NO" for claim in found):
@@ -79,11 +124,22 @@ def claims_of(script: Path) -> list[Claim]:
     return found or [Claim(title, "checked by assertions", "holds")]
 
 
-def _exit_code(words: list[str], environment: dict[str, str]) -> int:
-    """Run a command. At Ctrl-C it has time to delete what it wrote, which `subprocess.run` would not give it."""
+def _exit_code(words: list[str], environment: dict[str, str], seconds: float | None) -> int | None:
+    """Run a command; None if it was stopped after so many `seconds`.
+
+    When it is stopped, as at Ctrl-C, it has time to delete what it wrote, which `subprocess.run` would not give it.
+    """
     child = subprocess.Popen(words, env=environment)
     try:
-        return child.wait()
+        return child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGINT)
+        try:
+            child.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        return None
     except KeyboardInterrupt:
         try:
             child.wait(GRACE)
@@ -93,10 +149,10 @@ def _exit_code(words: list[str], environment: dict[str, str]) -> int:
         raise
 
 
-def ended(script: Path, source: str) -> Ended:
-    print(f"== {script.name}", flush=True)
+def ended(script: Path, source: str, words: str, seconds: float | None) -> Ended:
+    print(f"== {script.name} {words}".rstrip(), flush=True)
     began = time.perf_counter()
-    return Ended(claims_of(script), round(time.perf_counter() - began, 1), source)
+    return Ended(claims_of(script, words, seconds), round(time.perf_counter() - began, 1), source)
 
 
 def read(path: Path | None) -> dict[str, Ended]:
@@ -107,12 +163,18 @@ def read(path: Path | None) -> dict[str, Ended]:
     return {name: Ended([Claim(*claim) for claim in claims], *rest) for name, (claims, *rest) in rows.items()}
 
 
-def show(found: dict[str, Ended]) -> None:
-    """All claims as a table, and how many of them hold."""
+def show(found: dict[str, Ended], smaller: dict[str, str], seconds: float | None) -> None:
+    """All claims as a table, and how many of them hold; `smaller`: options of scripts that were run with some."""
     table = Table("script", "claim", "measured", "holds", "seconds")
+    if smaller or seconds is not None:
+        stopped = "" if seconds is None else f"each script for {seconds:,.0f} s at most"
+        less = "some smaller, with the options beside their names" if smaller else ""
+        table.add_row("", "; ".join(filter(None, (stopped, less))), "", "", "")
+        table.add_section()
     for name, end in found.items():
         for number, claim in enumerate(end.claims):
-            first = (escape(name), f"{end.seconds:,.0f}") if number == 0 else ("", "")
+            shown = escape(f"{name} {smaller.get(name, '')}".rstrip())
+            first = (shown, f"{end.seconds:,.0f}") if number == 0 else ("", "")
             table.add_row(first[0], *map(escape, claim), first[1])
         table.add_section()
     console = Console()
@@ -126,7 +188,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="scripts to run; all without")
     parser.add_argument("--resume", type=Path, help="file that keeps what scripts said, and is gone on from")
+    parser.add_argument("--quick", action="store_true", help="run scripts smaller, and stop those that take long")
+    parser.add_argument("--minutes", type=float, help="stop each script after so long")
     options = parser.parse_args()
+    minutes = QUICK_MINUTES if options.quick and options.minutes is None else options.minutes
+    seconds, smaller = None if minutes is None else 60.0 * minutes, QUICK if options.quick else {}
     names = {Path(name).stem for name in options.names}
     scripts = benchmarks()
     unknown = names - {path.stem for path in scripts}
@@ -136,16 +202,17 @@ def main() -> int:
     library = versions()["source"]
     try:
         for path in (path for path in scripts if not names or path.stem in names):
-            source, end = source_of(path, library), kept.get(path.stem)
+            words = smaller.get(path.stem, "")
+            source, end = source_of(path, library, words), kept.get(path.stem)
             if end is None or not end.met or end.source != source:
-                end = ended(path, source)
+                end = ended(path, source, words, seconds)
             found[path.stem] = kept[path.stem] = end
             if options.resume is not None:
                 with new_file(options.resume) as file:
                     json.dump(kept, file, indent=1)
     except KeyboardInterrupt:
         stopped = True
-    show(found)
+    show(found, {name: words for name, words in smaller.items() if name in found}, seconds)
     if stopped:
         print("stopped; what is not in the table was not run to its end")
         return 130

@@ -304,6 +304,14 @@ def test_the_notebooks_print_what_they_store(name: str, needs: str) -> None:
         assert notebooks.run(notebook) == notebook
 
 
+def test_what_makes_a_benchmark_quick_is_an_option_of_it() -> None:
+    for name, words in script("bench/all_claims.py").QUICK.items():
+        source = (ROOT / "bench" / f"{name}.py").read_text(encoding="utf-8")
+        assert words
+        for option in re.findall(r"--\w+", words):
+            assert f'"{option}"' in source, (name, option)
+
+
 def test_a_claim_that_is_not_met_fails_its_script_and_the_others_still_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -353,7 +361,13 @@ def test_a_claim_that_is_not_met_fails_its_script_and_the_others_still_run(
         file.write("# changed\n")
     assert re.findall(r"== (\w+)", table(*keep)[1]) == ["met", "missed"]
 
-    def interrupted(path: Path) -> Any:
+    monkeypatch.setattr(runner, "QUICK", {"met": "--few 1"})
+    ended, said = table("--quick", "--minutes", "0", "met")
+    assert (ended, re.findall(r"== (.+)", said)) == (0, ["met.py --few 1"])
+    assert "stopped after 0 s" in said
+    assert "Scripts: 1. Claims: not run 1" in said  # and not met, whatever it would have said
+
+    def interrupted(*given: object) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "claims_of", interrupted)
