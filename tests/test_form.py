@@ -180,6 +180,20 @@ def test_facts_and_questions_keep_the_form(gpt2: Path, tmp_path: Path) -> None:
     assert manifests[0]["form"]["key"] == "prompt"
 
 
+def test_models_of_data_in_another_form_are_the_same(tmp_path: Path) -> None:
+    """Comparisons and records are about what a model holds, not about how its files were read."""
+    file, pairs = put(tmp_path / "a.csv", ANIMALS), {"dog": "Hund", "cat": "Katze", "hen": "Huhn"}
+    for build in (ml.memorize, lambda *data, **how: ml.memorize_as("bert", *data, unknown=False, **how)):
+        one, two = build(file, tokens="en", labels="de"), build(list(pairs), list(pairs.values()), unit="words")
+        assert one.card.form is not None
+        assert two.card.form is None
+        assert ml.compare(one, two).same
+        new, record = ml.forget(one, ["hen"], file)
+        other = record.apply(two)
+        assert other.card.form is None
+        assert ml.compare(new, other).same
+
+
 def test_read_takes_files_and_says_what_takes_a_dict() -> None:
     with pytest.raises(DataError, match=r"names of files, and this is of type dict: pass it to memorize"):
         read({"France": "Paris"})

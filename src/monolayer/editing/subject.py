@@ -103,8 +103,8 @@ class Stock:
         for key in ("id2label", "label2id"):  # all names stand under one key
             config.pop(key, None)
         known_names = {"tokens": list(model.facts.names), "classes": list(model.facts.classes)}
-        # How answers are read follows from the data, as names do; all else in the draw stays.
-        draw = replace(model.draw, per_answer=None).to_json()
+        # How answers are read follows from the data, as names do, and the form of files stays; so does all else here.
+        draw = replace(model.draw, per_answer=None, form=None).to_json()
         config |= {DRAW_KEY: draw, PER_ANSWER: model.draw.per_answer, NAMES_KEY: known_names}
         return Content(tensors, config, blocks)
 
@@ -207,7 +207,7 @@ class Own:
     def content(self) -> Content:
         """The tensors and settings of the model that edits may change."""
         config, names = described(self.model)
-        del config["format"], config["version"]
+        del config["format"], config["version"], config["form"]  # how files are read is no part of what is edited
         tensors = {name: array_of(part) for name, part in self.model.state_dict().items()}
         if self.model.card.fingerprint is not None:
             tensors[FINGERPRINTS] = self.model.card.fingerprint.words
@@ -222,12 +222,12 @@ class Own:
         dtype = self.model.bos.dtype
         tensors = {name: tensor_of(part, dtype) for name, part in content.tensors.items() if name != FINGERPRINTS}
         try:
-            model = model_from(config, config.pop(NAMES_KEY), tensors)
+            model = model_from({**config, "form": None}, config.pop(NAMES_KEY), tensors)
         except (ModelFileError, LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise DataError(f"the record does not lead to a model: {error}") from None
         words = content.tensors.get(FINGERPRINTS)
         kept = None if card.fingerprint is None or words is None else replace(card.fingerprint, words=words)
-        model.card = replace(model.card, fingerprint=kept)
+        model.card = replace(model.card, fingerprint=kept, form=card.form)
         return Own(model.to(self.model.bos.device))
 
     def renamed(self, data: Sequences) -> Own:
