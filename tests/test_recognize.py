@@ -146,10 +146,14 @@ def test_a_question_that_loses_its_answer_is_named_though_it_is_asked_once(
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_onnx_form_of_a_folder_answers_in_onnxruntime(faq: Path, tmp_path: Path) -> None:
-    """As exporters for transformers.js write it: `onnx/model.onnx`, from the unmodified class."""
+    """The folder that transformers.js reads: `onnx/model.onnx` beside `config.json` and the tokenizer's files."""
     onnxruntime = pytest.importorskip("onnxruntime")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(faq, attn_implementation="eager").eval()
-    texts, file = transformers.AutoTokenizer.from_pretrained(faq), tmp_path / "model.onnx"
+    web = tmp_path / "web"
+    shutil.copytree(faq, web, ignore=shutil.ignore_patterns("*.safetensors", "questions.json"))
+    texts, file = transformers.AutoTokenizer.from_pretrained(web), web / "onnx" / "model.onnx"
+    file.parent.mkdir()
+    said_there = json.loads((web / "config.json").read_text())["id2label"]
     given = texts(QUESTIONS, padding=True, return_tensors="pt")
     axes = {0: "batch", 1: "sequence"}
 
@@ -175,7 +179,7 @@ def test_the_onnx_form_of_a_folder_answers_in_onnxruntime(faq: Path, tmp_path: P
         ids = texts(asked, padding=True, return_tensors="np")
         fed = {name: ids[name].astype(np.int64) for name in ("input_ids", "attention_mask")}
         said = session.run(["logits"], fed)[0].argmax(axis=-1)
-        assert [model.config.id2label[number] for number in said.tolist()] == ml.load(faq).predict(asked).tolist()
+        assert [said_there[str(number)] for number in said.tolist()] == ml.load(faq).predict(asked).tolist()
 
 
 def phrases(count: int) -> list[str]:
@@ -225,7 +229,12 @@ def test_thresholds_follow_rewordings_and_texts_to_keep(bert: Path) -> None:
     assert wide.predict(nearest) == ANSWERS[row]
     kept = ml.recognize(bert, FAQ, floor=min(0.9, cosine - 0.02), keep=[nearest])
     assert kept.predict(nearest) == "unknown"
-    assert kept.report()[row]["limit"] == "text 0"
+    limited = kept.report()[row]
+    assert limited["limit"] == "text 0"
+    # The margin is room for rounding: how far its state may move, and how precisely the layer reads it.
+    assert limited["margin"] == pytest.approx(limited["from"] - cosines(kept, [nearest])[0, row], abs=1e-5)
+    assert 0.0005 < limited["margin"] < 0.02
+    assert wide.report()[row]["margin"] > 0.02
     down = ml.recognize(bert, FAQ, floor=0.99, rewordings=[(QUESTIONS[row], nearest)])
     assert down.predict([nearest, *QUESTIONS]).tolist() == [ANSWERS[row], *ANSWERS]
     with pytest.raises(ml.DataError, match="Store it as a question of its own"):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -51,6 +51,17 @@ from monolayer.model.unknown import REFUSE
 from monolayer.table import plural
 
 
+class Limit(NamedTuple):
+    """What makes a threshold as large as it is, in words.
+
+    `margin`: how far the threshold is above the cosine with the nearest text that has another answer, or is to stay
+    unknown; None if there is no such text.
+    """
+
+    words: str
+    margin: float | None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Recognizer(ExtendedModel):
     """An encoder and the neurons of its questions. The folder that `save` writes can be used without monolayer."""
@@ -70,7 +81,7 @@ class Recognizer(ExtendedModel):
     """The states of rewordings that thresholds go down to."""
     data: Sequences | None = None
     """The questions and answers that it was made from; None for a folder that was loaded."""
-    limits: Sequence[str] = ()
+    limits: Sequence[Limit] = ()
     """For each question, what makes its threshold as large as it is; files do not keep this."""
     repeated: int = 0
     """How many rows of the data repeated others; files do not keep this."""
@@ -209,6 +220,8 @@ class Recognizer(ExtendedModel):
     def report(self) -> list[dict[str, object]]:
         """For each question: its threshold τ as a cosine, how wide it is (1 − τ), and what makes τ as large as it is.
 
+        The margin is how far τ is above the cosine with the nearest text that must not have this answer.
+
         Only for a model that `recognize` or an edit has just returned, because folders keep no texts.
         """
         if self.data is None or not self.limits:
@@ -223,7 +236,10 @@ class Recognizer(ExtendedModel):
             limit = self.limits[number]
             found.setdefault(
                 number,
-                {"row": row, "question": text, "answer": answer, "from": tau, "width": 1.0 - tau, "limit": limit},
+                {
+                    **{"row": row, "question": text, "answer": answer, "from": tau, "width": 1.0 - tau},
+                    **{"limit": limit.words, "margin": limit.margin},
+                },
             )
         return [found[number] for number in sorted(found)]
 

@@ -32,7 +32,8 @@ class Thresholds(NamedTuple):
 
     `neighbour` `(N,)`: the question with another answer that is nearest, if it is what makes τ as large as it is, or
     `NOBODY`; `kept` `(N,)`: the same for texts to keep. `nearest` `(N,)`: the cosine with the nearest question that has
-    another answer; −1 if there is none. `largest` `(N,)`: the largest τ at which it still answers at its own state.
+    another answer, or text to keep; −1 if there is none. `largest` `(N,)`: the largest τ at which it still answers at
+    its own state.
     """
 
     tau: Floats
@@ -89,7 +90,7 @@ def thresholds(encoder: Encoder, keys: Floats, answers: Ints, draw: Draw, keep: 
     which = np.where((kept > -1.0) & (tau == above_kept) & (who == NOBODY), which, NOBODY)
     tau, whose = out_of_strips(encoder, keys, answers, tau, psi, room)
     who, which = np.where(whose != NOBODY, whose, who), np.where(whose != NOBODY, NOBODY, which)
-    return Thresholds(tau, who, which, near, largest)
+    return Thresholds(tau, who, which, np.maximum(near, kept), largest)
 
 
 def out_of_strips(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats, Ints
-from monolayer.attaching.questions.folder import Recognizer, class_names
+from monolayer.attaching.questions.folder import Limit, Recognizer, class_names
 from monolayer.attaching.questions.layer import (
     Neurons,
     attention_output,
@@ -138,7 +138,7 @@ def assembled(
     odd = np.flatnonzero(found.tau > found.largest)
     if len(odd):
         worst = odd[found.tau[odd].argsort()[::-1]][:NAMED].tolist()
-        pairs = "; ".join(f"{stored[row].where} and {limits[row]}" for row in worst)
+        pairs = "; ".join(f"{stored[row].where} and {limits[row].words}" for row in worst)
         raise PrecisionError(
             f"the encoder hardly tells apart {plural(len(odd), 'question')} from texts with another answer: {pairs}. "
             "Give them one answer, remove one of the two, or take another encoder" + _in_float32(base, room)
@@ -292,16 +292,18 @@ def _answers(stored: Sequence[Question]) -> Ints:
     return np.array([number.setdefault(each.answer, len(number)) for each in stored], dtype=np.int64)
 
 
-def _limits(found: Thresholds, stored: Sequence[Question], kept: Sequence[str]) -> list[str]:
-    """What makes each threshold as large as it is, in words."""
+def _limits(found: Thresholds, stored: Sequence[Question], kept: Sequence[str]) -> list[Limit]:
+    """What makes each threshold as large as it is."""
     said = []
-    for neighbour, text in zip(found.neighbour.tolist(), found.kept.tolist(), strict=True):
+    margins = [tau - near if near > -1.0 else None for tau, near in zip(found.tau, found.nearest, strict=True)]
+    for neighbour, text, margin in zip(found.neighbour.tolist(), found.kept.tolist(), margins, strict=True):
         if neighbour != NOBODY:
-            said.append(stored[neighbour].where)
+            words = stored[neighbour].where
         elif text != NOBODY:
-            said.append(kept[text] if text < len(kept) else "a text to keep")
+            words = kept[text] if text < len(kept) else "a text to keep"
         else:
-            said.append("the floor")
+            words = "the floor"
+        said.append(Limit(words, None if margin is None else float(margin)))
     return said
 
 
