@@ -30,7 +30,7 @@ def picture() -> dict[str, object]:
         for method, colour in BESIDE.items():
             points = {float(words.split("%")[0]) / 100: share for words, share in found["beside"][method].items()}
             traces.append(line(f"{name}: {method}", list(points), list(points.values()), colour, dash=dash))
-    drawn = figure("", traces, ("share of other texts that stay unknown", "share of rewordings answered rightly"))
+    drawn = figure("", traces, ("share of other texts that stay unknown", "share of rewordings answered"))
     layout = {"legend": {**drawn.figure["layout"]["legend"], "orientation": "v"}, "height": 520}
     return {
         **drawn.figure,
