@@ -329,3 +329,46 @@ def test_integers_keep_their_numbers_unless_that_wastes_rows() -> None:
         found, rows = Names.of_integers(np.array(values))
         assert found.names == names
         assert found.decode(rows).tolist() == values
+
+
+JOINED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "words": (["b a", "c", "a"], ["x", "y", "x"], {"unit": "words"}),
+    "characters": (["ba", "c", "a"], ["x", "y", "x"], {"unit": "characters"}),
+    "whole": (["b a", "c", "a b"], ["x", "y", "x"], {"unit": "whole"}),
+    "lists": ([["b", "a"], ["c"], ["a"]], ["x", "y", "x"], {}),
+    "ids": ([[2, 1], [7], [1]], [[0, 1], [3], [None]], {}),
+    "prompts": (["b a", "c", "is"], [" x", " y", " x"], {"per": "answer"}),
+    "continuations": (["b a", "c", "is"], [" x", "y", " x"], {"per": "continuation"}),
+}
+
+
+@pytest.mark.parametrize("kind", JOINED)
+def test_parts_that_are_joined_are_the_whole(kind: str) -> None:
+    X, Y, options = JOINED[kind]
+    whole = Sequences.of(X, Y, **options)
+    found = join_datasets([whole.select([0, 1]), whole.select([2])])
+    for data in (found, whole.select([0, 1, 2])):
+        assert data.lengths.tolist() == whole.lengths.tolist()
+        assert named(data) == named(whole)
+        assert (data.prompts is None) == (whole.prompts is None)
+        assert data.prompts is None or data.prompts.tolist() == whole.prompts.tolist()  # type: ignore[union-attr]
+        assert (data.vocabulary is None) == (whole.vocabulary is None)
+        assert data.vocabulary is None or data.vocabulary.unit == whole.vocabulary.unit  # type: ignore[union-attr]
+
+
+def named(data: Sequences) -> tuple[Any, Any]:
+    """Tokens and labels by their names; −1 where there is no label."""
+    tokens = data.tokens.tolist() if data.vocabulary is None else data.vocabulary.decode(data.tokens).tolist()
+    labels = data.labels
+    if labels is None:
+        return tokens, None
+    values = labels.values if labels.classes is None else labels.classes.decode(labels.values)
+    return tokens, (values.tolist(), None if labels.place is None else labels.place.tolist())
+
+
+def test_prompts_that_are_chosen_are_counted_as_prompts() -> None:
+    data = Sequences.of(["b a", "c", "is"], [" x", " y", " x"], per="answer")
+    assert str(data.plans[0]) == "X: texts; answers from Y; answers taken as given; 3 rows"
+    chosen = data.select([0, 2])
+    assert str(chosen.plans[0]) == "X: texts; answers from Y; answers taken as given; 2 rows chosen from 3"
+    assert not chosen.plans[0].keyed
