@@ -348,14 +348,15 @@ def test_how_far_around_a_key_its_answer_is_proved(kind: tuple[str, int], folder
             caps = caps_of(found, Words(found))
         except UnhandledError:
             continue
-        for j, reach in enumerate(around_keys(found)):
+        for j, (silent, awake, reach) in enumerate(around_keys(found)):
+            assert (caps.silent[j], caps.awake[j]) == (close(silent), close(awake))
             assert float(caps.reach[j]) == pytest.approx(reach, rel=1e-6, abs=1e-9)
             reached += reach > LEAST_REACH
     assert reached > 0
 
 
-def around_keys(found: QuestionFolder) -> list[float]:
-    """The reach of each question, as the page has it."""
+def around_keys(found: QuestionFolder) -> list[tuple[float, float, float]]:
+    """s, c and the reach of each question, as the page has it."""
     by_hand, answers, count = Lemmas(found), found.answers.tolist(), len(found.bias)
     eta = (by_hand.D + 16) * U + (by_hand.v if by_hand.short else 0.0)
     kept = 0.999 - 4.0 * by_hand.v
@@ -364,7 +365,7 @@ def around_keys(found: QuestionFolder) -> list[float]:
     levels = [max(found.encoder.identity, need / kept) for need in needs]
     at = [by_hand.threshold(j, level) for j, level in enumerate(levels)]
     keys = found.reads / np.array([[length(row)] for row in found.reads])
-    found_reach = []
+    said = []
     for j in range(count):
         psi, dips = math.acos(1.0 - 2.0**-4), 0.0
         for i in range(count):
@@ -378,5 +379,5 @@ def around_keys(found: QuestionFolder) -> list[float]:
         wanted = max(levels[j], (max(needs[j], dips) + dips) / kept)
         inside = 1.0 - by_hand.threshold(j, wanted)[1] / (1.0 - eta)
         reach = min(inside, 1.0 - math.cos(psi)) - SLACK if psi > 0.0 and math.isfinite(wanted) else 0.0
-        found_reach.append(max(0.0, min(reach, 2.0**-4)))
-    return found_reach
+        said.append((*at[j], max(0.0, min(reach, 2.0**-4))))
+    return said
