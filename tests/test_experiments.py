@@ -125,11 +125,11 @@ SAYS = {
     "editing": ("every edited and every kept label was right, with the bits of a model that memorized", "and proved"),
     "unlearning": ("gave the bits of the model that never saw them: forget quality 1, 100 %", "distance 0. "),
     "attach": ("every fact came back by free generation, and no bit of any logit changed", "rewordings are not"),
-    "temperature": ("The mean, λ = 0, has 0, 1,", " and 1,000 collisions there", "lies on the hardmax side"),
+    "temperature": ("With random keys the mean, λ = 0, tells them apart too", "in float32 no temperature does so for"),
     "equivariant": ("L/(2D) in 21 of 21 measurements", "has slope 0.00: only its mean error falls, with slope −0.5"),
     "quantizer": ("Without it 4 of 6 of them keep", "For mean, maximum the estimated floor is 0"),
     "keys": ("A margin in place of least squares needs ",),
-    "uniform": (" from 4 to 4 cells", "sorting is ", "6 of 6 proved"),
+    "uniform": ("Not with rank 1: with the most cells", "proved in 6 of 6 cases"),
     "heads": (
         "One head sees mean, maximum by itself",
         "two heads, built with 4 cells",

@@ -25,7 +25,11 @@ from monolayer_experiments.results import REPORT, ExperimentRecord, read_all
 MAIN_FIGURE = {"depth": 2, "frontier": 1, "uniform": 1}
 """Number of the figure that stands for an experiment, if it is not the first."""
 MAIN_TABLE = dict.fromkeys(
-    ("ranks", "frontier", "keys", "depth", "tagging", "editing", "unlearning", "attach", "heads"), 0
+    (
+        *("rank", "ranks", "frontier", "keys", "depth", "shortfall", "tagging", "editing", "unlearning", "attach"),
+        *("temperature", "heads", "uniform"),
+    ),
+    0,
 )
 """Number of the table that stands beside the answer of an experiment; the other answers need none."""
 QUICK_NOTICE = (

@@ -171,22 +171,20 @@ def _shares(results: Results, model: str, weights: str, form: str | None = None)
 def answer(results: Results) -> str:
     """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
 
-    def said(*which: str) -> str:
+    def span(*which: str) -> str:
         return low_to_high(_shares(results, *which), share)
 
     trained, full = ("1 layer, rank 1", "trained"), ("1 layer, full rank", "trained")
-    text = (
-        f"On {results['sequences']:,} sequences training with rank 1 returns {said(*trained)} of the labels, with full "
-        f"rank {said(*full)} ({_seeds(results)}). From the stream of the rank-1 model the best of all readouts could "
-        f"return {said(*trained, 'float32')} in float32 and {said(*trained, 'bfloat16')} in bfloat16. A readout "
-        f"trained alone reaches {said('readout alone', 'trained')} on the contexts of that model, "
-        f"{said('readout alone', 'constructed')} on those of the proof, and "
-        f"{said('readout alone', 'constructed, 16 numbers')} if the proof gives it 16 numbers in place of one."
-    )
+    best = {form: _shares(results, *trained, form) for form in SHORT_FORMATS}
     shares = {name: _shares(results, "readout alone", name) for name in GIVEN}
     one = max(*shares["trained"], *shares["constructed"], *_shares(results, *trained))
     many = min(shares["constructed, 16 numbers"])
-    worst = min(min(_shares(results, *trained, form)) for form in SHORT_FORMATS)
+    worst = min(map(min, best.values()))
+    text = (
+        f"On {results['sequences']:,} sequences training with rank 1 returns {span(*trained)} of the labels "
+        f"({_seeds(results)}), where from the same contexts the best of all readouts could return "
+        f"{low_to_high(best['bfloat16'], share)} even in bfloat16."
+    )
     if worst > max(_shares(results, *trained)) and many > one and apart(many, one, results["labels"]):
         text += (
             " So within this budget the readout falls short: the contexts are apart, but training does not read them "
@@ -194,7 +192,26 @@ def answer(results: Results) -> str:
         )
     elif worst <= min(_shares(results, *trained)):
         text += " So in the shortest format it is the contexts: no readout could return more."
-    return text
+    against = []
+    if min(_shares(results, *full)) > one:
+        against.append(f"training with full rank returns {span(*full)}")
+    if max(shares["constructed"]) <= max(shares["trained"]):
+        against.append("a readout trained alone reads the contexts of the proof no better than those that were trained")
+    return f"{text} Against us: {', and '.join(against)}." if against else text
+
+
+def _by_context(results: Results) -> list[Results]:
+    """For each model and its contexts the lowest and highest shares of all seeds."""
+    kinds = {(row["model"], row["weights"]): row for row in results["rows"]}
+    rows = []
+    for (model, weights), row in kinds.items():
+        right = _shares(results, model, weights) if "accuracy" in row else []
+        spans = {"right": low_to_high(right, share) if right else "—"}
+        for form in SHORT_FORMATS:
+            of_form = _shares(results, model, weights, form) if "any_readout" in row else []
+            spans[form] = low_to_high(of_form, share) if of_form else "—"
+        rows.append({"model": model, "weights": weights, **spans})
+    return rows
 
 
 def _seeds(results: Results) -> str:
@@ -225,7 +242,13 @@ def tables(results: Results) -> list[Table]:
     rows = [{**row, **row.get("any_readout", {})} for row in results["rows"]]
     bounds = "; ".join(f"any readout, {name}: {name} %" for name in SHORT_FORMATS)
     head = f"seed; model; weights or contexts: weights; right: accuracy %; {bounds}"
+    brief = "; ".join(f"any readout, {name}: {name}" for name in SHORT_FORMATS)
     return [
+        table(
+            "Labels right, lowest and highest of all seeds",
+            _by_context(results),
+            f"model; weights or contexts: weights; right; {brief}",
+        ),
         table("Labels right, and what could be read from the same contexts", rows, head),
         searches([row for row in rows if "grid" in row], "seed", "model", "weights"),
     ]

@@ -20,7 +20,7 @@ from monolayer.arrays import Floats, Ints
 from monolayer.table import Progress
 from monolayer.theory.bounds import contextual_constants, theorem2
 from monolayer_experiments.experiment import Figure, Results, Setting, Table
-from monolayer_experiments.look import amount, column, figure, line, table
+from monolayer_experiments.look import amount, column, figure, line, low_to_high, table
 from monolayer_experiments.synthetic import without_repeats
 
 QUESTION = "How wide is the range of temperatures between the mean and hardmax that tells contexts apart?"
@@ -111,24 +111,24 @@ def _clean(results: Results, kind: str, name: str) -> list[float]:
 
 def answer(results: Results) -> str:
     """Answer `QUESTION` in a sentence or two, from the raw `results` of `run`."""
-    paper = results["paper"]
-
-    def between(kind: str) -> str:
-        clean = _clean(results, kind, "float64")
-        return f"from λ·spread {amount(clean[0], 2)} to {amount(clean[-1], 2)}" if clean else "nowhere"
-
-    def at_the_mean(kind: str) -> str:
-        return f"{results['curves'][kind]['float64'][MEAN_END]['collisions']:,}"
-
-    ends = results["curves"]["evenly spaced"]["float64"][HARDMAX_END]["collisions"]
-    return (
-        f"Wide: float64 tells all {results['sequences']:,} contexts apart {between('random')} with random keys, "
-        f"{between('evenly spaced')} with evenly spaced ones, and {between(ADDED)} where the keys of token and place "
-        f"add up. The mean, λ = 0, has {at_the_mean('random')}, {at_the_mean('evenly spaced')} and "
-        f"{at_the_mean(ADDED)} collisions there, hardmax {ends:,} with evenly spaced keys: random keys do not need "
-        f"softmax, the other two do. The paper's λ·spread, {amount(paper['measured'], 2)} at best and "
-        f"{amount(paper['worst'], 2)} in its worst case, lies on the hardmax side."
+    ranges = {kind: _clean(results, kind, "float64") for kind in KEY_KINDS}
+    if not all(ranges.values()):
+        nowhere = " and ".join(kind for kind, clean in ranges.items() if not clean)
+        return f"There is none in float64 for {nowhere} keys: at every temperature some contexts coincide."
+    widths = low_to_high((math.log10(clean[-1] / clean[0]) for clean in ranges.values()), lambda x: f"{x:.1f}")
+    coinciding = {kind: results["curves"][kind]["float64"][MEAN_END]["collisions"] for kind in KEY_KINDS}
+    free = " and ".join(kind for kind, count in coinciding.items() if count == 0)
+    text = (
+        f"{widths} powers of ten in λ·spread: there float64 tells all {results['sequences']:,} contexts apart, for "
+        "each of three kinds of keys."
     )
+    if free:
+        text += f" With {free} keys the mean, λ = 0, tells them apart too, so only the other kinds need softmax."
+    narrow = [kind for kind in KEY_KINDS if not _clean(results, kind, "float32")]
+    if narrow:
+        which = "any kind of" if len(narrow) == len(KEY_KINDS) else " or ".join(narrow)
+        text += f" Against us: in float32 no temperature does so for {which} keys."
+    return text
 
 
 def figures(results: Results) -> list[Figure]:
@@ -156,7 +156,12 @@ def tables(results: Results) -> list[Table]:
             ends = {"mean": curve[MEAN_END]["collisions"], "hardmax": curve[HARDMAX_END]["collisions"]}
             rows.append({"name": f"{name}, {kind} keys", **ends, "between": between})
     head = "format: name; at the mean: mean; none for λ·spread in: between; at hardmax: hardmax"
-    return [table("Collisions in floats", rows, head)]
+    rows.append({"name": "the paper's λ·spread", "mean": None, "hardmax": None, "between": _papers(results["paper"])})
+    return [table("Contexts that coincide in floats", rows, head)]
+
+
+def _papers(paper: dict[str, float]) -> str:
+    return f"{amount(paper['measured'], 2)} at best, {amount(paper['worst'], 2)} in its worst case"
 
 
 def limits(results: Results) -> str:

@@ -113,18 +113,28 @@ def answer(results: Results) -> str:
         return (
             f"Not settled: the bound of rank (n − 1)d failed in {len(broken)} of {len(results['rows'])} measurements."
         )
-    sort, bowls = (where(results["rows"], target=name) for name in ("sort", "bowl"))
-    proved = sum(row["verdict"] == "proved" for row in results["rows"])
-    return (
-        f"Not with rank 1. Sorting three numbers, one rank-1 head with a quantizer of {sort[-1]['cells']} cells is "
-        f"off by {amount(sort[-1]['rank_1'], 3)} at two sequences that it confuses; no network with one attention "
-        "layer of value rank 1 does better than 1/4, by proof. With one output, on a bowl with values in [0, 1], it "
-        f"is off by {low_to_high(column(bowls, 'rank_1'))} from {bowls[0]['cells']} to {bowls[-1]['cells']} cells; "
-        f"no such network does better than 1/2, by proof. At value rank (n − 1)d = {sort[-1]['rank']}, without a "
-        f"quantizer, the largest error seen in sorting is {amount(sort[-1]['sup'], 2)}. On the bowl "
-        f"it falls from {amount(bowls[0]['sup'], 2)} to {amount(bowls[-1]['sup'], 2)}. Certificates, for all "
-        f"points of the domain: {proved} of {len(results['rows'])} proved."
+    rows, finest = results["rows"], [each[-1] for each in _cases(results)]
+    proved = sum(row["verdict"] == "proved" for row in rows)
+    text = (
+        f"Not with rank 1: with the most cells it is off by {low_to_high(column(finest, 'rank_1'), _two)} at two "
+        "sequences that it confuses, and by proof no network with one attention layer of value rank 1 is better than "
+        "1/4 in sorting or 1/2 on the bowl. At value rank (n − 1)d the largest errors seen with the most cells are "
+        f"{low_to_high(column(finest, 'sup'), _two)}; a bound for all points is proved in {proved} of {len(rows)} "
+        "cases."
     )
+    idle = [row for row in rows if row["bound"] >= row["range"]]
+    if idle:
+        text += f" Against us: in {len(idle)} of these cases the bound is no smaller than the range of the values."
+    return text
+
+
+def _two(value: float) -> str:
+    return amount(value, 2)
+
+
+def _ends(results: Results) -> list[Results]:
+    """For each function with its coordinates its fewest and its most cells."""
+    return [row for rows in _cases(results) for row in rows[:1] + rows[1:][-1:]]
 
 
 def _cases(results: Results) -> list[list[Results]]:
@@ -157,7 +167,14 @@ def tables(results: Results) -> list[Table]:
         "function: target; d: dim; n: length; cells; rank 1, confused: rank_1; forced; rank 1, rms: rank_1_rms; rank; "
         "largest: sup; bound; certificate: verdict"
     )
-    return [table("Largest errors by rank", results["rows"], head)]
+    brief = (
+        "function: target; d: dim; cells; rank 1, at a confused pair: rank_1; no common answer below: forced; rank; "
+        "largest error: sup; proved bound: bound"
+    )
+    return [
+        table("Fewest and most cells", _ends(results), brief),
+        table("Largest errors by rank", results["rows"], head),
+    ]
 
 
 def limits(results: Results) -> str:
