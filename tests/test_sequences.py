@@ -371,4 +371,4 @@ def test_prompts_that_are_chosen_are_counted_as_prompts() -> None:
     assert str(data.plans[0]) == "X: texts; answers from Y; answers taken as given; 3 rows"
     chosen = data.select([0, 2])
     assert str(chosen.plans[0]) == "X: texts; answers from Y; answers taken as given; 2 rows chosen from 3"
-    assert not chosen.plans[0].keyed
+    assert (chosen.plans[0].places, chosen.plans[0].gaps, chosen.plans[0].keyed) == (2, 0, False)
