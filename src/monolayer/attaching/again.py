@@ -53,9 +53,9 @@ def again(
     listed = tuple(replace(known[each.fact], number=each.number) for each in stored)
     manifest = replace(made.manifest, facts=listed, per=data.per_answer, appended={})
     kept = Neurons(*(part[rows] for part in neurons))
-    found = Attached(made.host, made.source, kept, manifest, repeated=repeated_rows(data, facts))
-    check_neurons(found, facts)
+    attached = Attached(made.host, made.source, kept, manifest, repeated=repeated_rows(data, facts))
+    check_neurons(attached, facts)
     if running is None:
-        return found
-    running.append([found.block(number) for number in range(found.blocks)])
-    return asked(found, running, facts, report)
+        return attached
+    running.append([attached.block(number) for number in range(attached.blocks)])
+    return asked(attached, running, facts, report)

@@ -85,8 +85,8 @@ class Prompts:
         most = max([LONGEST, *(fact.places for fact in self.manifest.facts)])
         texts = []
         for row in rows:
-            said = running.continued(self.ids[row], most, self.stops)
-            texts.append(self._stated(row, said))
+            ids = running.continued(self.ids[row], most, self.stops)
+            texts.append(self._stated(row, ids))
         return texts
 
     def written(self, neurons: Neurons, rows: Sequence[int]) -> list[str]:
@@ -96,8 +96,8 @@ class Prompts:
         for row in rows:
             number = self.facts[row]
             assert number is not None  # `unanswerable` has refused rows without a fact
-            own = slice(starts[number], starts[number] + self.manifest.facts[number].places)
-            tokens: Ints = head.said(neurons.W_2[own])
+            neurons_of_fact = slice(starts[number], starts[number] + self.manifest.facts[number].places)
+            tokens: Ints = head.said(neurons.W_2[neurons_of_fact])
             ids = [token for token in tokens.tolist() if token != self.manifest.end]
             said.append(self._stated(row, ids))
         return said

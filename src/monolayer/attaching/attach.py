@@ -128,7 +128,7 @@ def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> F
     kernels = KERNELS if running.host.format.short else KERNELS[-1:]
     counted = counting(report, "running the host", "text", 0.0, 1.0)
     texts = [fact.sequence for fact in facts]
-    found = np.empty((len(kernels), sum(len(fact.answer) for fact in facts), running.host.width))
+    sampled = np.empty((len(kernels), sum(len(fact.answer) for fact in facts), running.host.width))
     for turn, kernel in enumerate(kernels):
         first, waiting = 0, list[torch.Tensor]()
         for number, states in enumerate(running.states(texts, kernel)):
@@ -136,15 +136,15 @@ def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> F
             waiting.append(states[facts[number].places.start :].clone())  # so that other places leave memory
             if len(waiting) < COPIED_TOGETHER and number + 1 < len(facts):
                 continue
-            own = running.normed(torch.cat(waiting))
-            finite = np.isfinite(own).all(axis=1)
+            normed = running.normed(torch.cat(waiting))
+            finite = np.isfinite(normed).all(axis=1)
             if not finite.all():
                 which = fact_of_neurons(facts[number + 1 - len(waiting) : number + 1])[finite.argmin()]
                 raise PrecisionError(f"{which.where}: the host's states are not finite numbers")
-            found[turn, first : first + len(own)] = own
-            first += len(own)
+            sampled[turn, first : first + len(normed)] = normed
+            first += len(normed)
             waiting.clear()
-    return found
+    return sampled
 
 
 def neurons_of(host: Host, source: ModelFiles, facts: Sequence[FactIds], states: Floats, steep: Steepness) -> Neurons:
@@ -182,7 +182,7 @@ def check_neurons(made: Attached, facts: Sequence[FactIds], known: int = 0) -> N
 def check_kept(made: Attached, running: Running, facts: Sequence[FactIds], texts: Sequence[KeptText]) -> None:
     """Raise a `KeptTextError` that names the places of `texts` at which a neuron may not be silent."""
     with_tokens = {number: text.ids for number, text in enumerate(texts) if text.ids}
-    found: list[tuple[int, int, int]] = []
+    woken: list[tuple[int, int, int]] = []
     shown: list[str] = []
     owner = fact_of_neurons(facts)
     caps = firing_caps(made.neurons, made.steep, made.host)
@@ -192,12 +192,12 @@ def check_kept(made: Attached, running: Running, facts: Sequence[FactIds], texts
         places = np.flatnonzero((above > 0.0).any(axis=1)).tolist()
         for place in places:
             fact = owner[int(above[place].argmax())]
-            found.append((number, place, fact.row))
+            woken.append((number, place, fact.row))
             shown.append(f"token {place} of {texts[number].where}, by {fact.where}")
-    if found:
-        more = "; … (the error's places lists all)" if len(found) > PLACES_NAMED else ""
+    if woken:
+        more = "; … (the error's places lists all)" if len(woken) > PLACES_NAMED else ""
         raise KeptTextError(
-            f"neurons would fire at {plural(len(found), 'place')} of the texts to keep: "
+            f"neurons would fire at {plural(len(woken), 'place')} of the texts to keep: "
             f"{'; '.join(shown[:PLACES_NAMED])}{more}. Choose a smaller radius=, or remove these facts",
-            tuple(found),
+            tuple(woken),
         )

@@ -117,11 +117,11 @@ def check_split(tokenizer: Any, data: Sequences, facts: Sequence[FactIds], forms
     They also read tokenizer_config.json, which may change how prompts are split.
     """
     for number, template in enumerate(forms.all):
-        own = [fact for fact in facts if fact.template == number]
-        prompts = [data.texts(fact.row)[0] for fact in own]
+        of_template = [fact for fact in facts if fact.template == number]
+        prompts = [data.texts(fact.row)[0] for fact in of_template]
         texts = [template.around(prompt) for prompt in prompts]
         if template in forms.systems:
-            for fact, prompt, text in zip(own, prompts, texts, strict=True):
+            for fact, prompt, text in zip(of_template, prompts, texts, strict=True):
                 chat = rendered(tokenizer, forms.systems[template], prompt)
                 if chat != text:
                     raise DataError(
@@ -129,7 +129,7 @@ def check_split(tokenizer: Any, data: Sequences, facts: Sequence[FactIds], forms
                         "the prompt by that: give it as the template leaves it, without white space around it"
                     )
         split = tokenizer(texts, add_special_tokens=template.special_tokens)["input_ids"]
-        for prompt, ids, fact in zip(prompts, split, own, strict=True):
+        for prompt, ids, fact in zip(prompts, split, of_template, strict=True):
             if tuple(ids) != fact.prompt:
                 raise DataError(
                     f"{fact.where}: transformers split the prompt {prompt!r} into {len(ids):,} tokens, and "

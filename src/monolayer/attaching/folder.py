@@ -103,11 +103,11 @@ class Attached(ExtendedModel):
     def tensors(self) -> dict[str, Tensor]:
         """The tensors added to the host's, in its format: those of the blocks, and biases that the host lacks."""
         dtype = getattr(torch, self.host.dtype)
-        found = {name: torch.zeros(size, dtype=dtype) for name, size in self.host.added_biases.items()}
+        tensors = {name: torch.zeros(size, dtype=dtype) for name, size in self.host.added_biases.items()}
         for number in range(self.blocks):
             start = self.host.layer(self.host.layers + number)
-            found |= {start + name: tensor for name, tensor in self.block(number).items()}
-        return found
+            tensors |= {start + name: tensor for name, tensor in self.block(number).items()}
+        return tensors
 
     @cached_property
     def host_listing(self) -> dict[str, list[Listed]]:
@@ -125,7 +125,7 @@ class Attached(ExtendedModel):
         parts: dict[str, Any] = {"W_1": self.neurons.W_1[rows], "W_2": self.neurons.W_2[rows]}
         parts["b_1"] = self.neurons.b_1[rows]
         parts["b_3"] = np.ones(len(parts["b_1"]))
-        found = {}
+        tensors = {}
         for name, role in host.block.items():
             # Made in the host's format: a whole block in float64 would be the largest thing that `save` holds.
             whole = torch.zeros(host.block_shapes[name], dtype=getattr(torch, host.dtype))
@@ -134,8 +134,8 @@ class Attached(ExtendedModel):
             elif role != "zeros":
                 by_neuron = whole.T if host.kind.is_turned(role) else whole
                 by_neuron[: len(parts[role])] = torch.from_numpy(parts[role])
-            found[name] = whole
-        return found
+            tensors[name] = whole
+        return tensors
 
     def predict(
         self, X: object, *, strict: bool = False, unknown: Any = REFUSE, device: str | torch.device | None = None
@@ -152,8 +152,8 @@ class Attached(ExtendedModel):
         if unknown is not REFUSE:
             data = prompts_of(X, like=self.card.manner)
             rows = np.flatnonzero(self.known(data))
-            said = self.answers(data.select(rows), device=device) if len(rows) else []
-            return filled(np.array(said, dtype=object), rows, len(data), unknown)
+            answers = self.answers(data.select(rows), device=device) if len(rows) else []
+            return filled(np.array(answers, dtype=object), rows, len(data), unknown)
         data = self.encode(X)
         unseen = np.flatnonzero(~self.known(data)) if strict else np.array([])
         if len(unseen):
@@ -172,10 +172,10 @@ class Attached(ExtendedModel):
         if can_generate() and rows:
             running = Running(self.host, self.source, device)
             running.append([self.block(number) for number in range(self.blocks)])
-            said = prompts.generated(running, rows)
+            answers = prompts.generated(running, rows)
         else:
-            said = prompts.written(self.neurons, rows)
-        for row, answer in zip(rows, said, strict=True):
+            answers = prompts.written(self.neurons, rows)
+        for row, answer in zip(rows, answers, strict=True):
             found[row] = answer
         return found
 
@@ -299,8 +299,8 @@ class Attached(ExtendedModel):
     def _measured(self) -> str | None:
         """How far states moved between evaluations, and where that was measured, in words."""
         moved = [fact.moved for fact in self.manifest.facts if fact.moved is not None]
-        said = self.manifest.measured
-        where = ", ".join(str(said[key]) for key in ("arithmetic", "device") if key in said)
+        measured = self.manifest.measured
+        where = ", ".join(str(measured[key]) for key in ("arithmetic", "device") if key in measured)
         return f"states within {max(moved):.3g} of their keys ({where})" if moved else None
 
     def json(self) -> dict[str, object]:
@@ -386,12 +386,12 @@ def copied_digests(source: ModelFiles) -> dict[str, str]:
 
 def copied_texts(source: ModelFiles) -> dict[str, str]:
     """The small files beside the weights that are text, as text."""
-    found = {}
+    texts = {}
     for name in COPIED:
         if name in source.content and name not in LARGE:
             with suppress(UnicodeDecodeError):
-                found[name] = bytes(source.content[name]).decode("utf-8")
-    return found
+                texts[name] = bytes(source.content[name]).decode("utf-8")
+    return texts
 
 
 __all__ = [

@@ -46,18 +46,18 @@ def ask(
 
     def look_at(asked: PlacesAsked, states: Tensor) -> Floats:
         """What `LOOKED_AT` lists; where a fact has no neurons, all but the length is 0."""
-        found = np.zeros((len(LOOKED_AT), len(states)))
+        numbers = np.zeros((len(LOOKED_AT), len(states)))
         length = states.double().norm(dim=1).cpu().numpy()
         stored = starts[asked.rows] >= 0
-        own = starts[asked.rows[stored]] + asked.places[stored]
-        seen, keys = running.normed(states)[stored], made.neurons.W_1[own]
+        neuron = starts[asked.rows[stored]] + asked.places[stored]
+        seen, keys = running.normed(states)[stored], made.neurons.W_1[neuron]
         products, size = (keys * seen).sum(axis=1), np.sqrt((keys * keys).sum(axis=1))
-        rose, alpha = products + made.neurons.b_1[own] - T, size * np.sqrt(made.host.width)
+        rose, alpha = products + made.neurons.b_1[neuron] - T, size * np.sqrt(made.host.width)
         turned = 1.0 - products / (size * np.sqrt((seen * seen).sum(axis=1)))
         share = turned / made.host.format.turned(T / alpha)
-        parts = -rose / alpha, length[stored], -rose / T, rose / T, share, spoilers.woken(own, seen)
-        found[1], found[:, stored] = length, np.stack(parts)
-        return found
+        parts = -rose / alpha, length[stored], -rose / T, rose / T, share, spoilers.woken(neuron, seen)
+        numbers[1], numbers[:, stored] = length, np.stack(parts)
+        return numbers
 
     return running.ask(facts, look_at, report)
 
@@ -90,9 +90,9 @@ class Spoilers:
 
     def woken(self, own: Ints, seen: Floats) -> Floats:
         """1 for each state `(P, D)` at which a neuron that may spoil the answer of neuron `own` is not silent, or 0."""
-        found = np.zeros(len(own))
+        woken = np.zeros(len(own))
         if not self.caps.short:  # there the proof does without
-            return found
+            return woken
         states, keys = torch.from_numpy(seen / np.sqrt(seen.shape[1])), torch.from_numpy(self.caps.keys)
         silent = torch.from_numpy(self.caps.silent)
         for start in range(0, len(own), STATES_AT_ONCE):
@@ -102,8 +102,8 @@ class Spoilers:
             gap = self.caps.keys[mine] - self.caps.keys[other]
             same_key = 0.5 * (gap * gap).sum(axis=1) <= SAME_KEY
             alike = (self.row[mine] == self.row[other]) & (same_key | (self.block[mine] <= self.block[other]))
-            found[start + which[~alike]] = 1.0
-        return found
+            woken[start + which[~alike]] = 1.0
+        return woken
 
 
 def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Progress) -> Attached:
@@ -111,12 +111,12 @@ def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Pr
 
     Raises a `PrecisionError` that names the facts whose answers were not returned.
     """
-    found = ask(made, running, facts, made.manifest.starts(), report)
-    if found.misses:
-        rows = tuple(sorted({facts[miss.fact].row for miss in found.misses}))
-        missed = _missed(made, facts, found.misses, rows)
-        raise PrecisionError(f"{missed} {_way_out(running, found.misses)}", rows=rows)
-    lost, length, fell, rose, turned, woken = found.states.tolist()
+    replies = ask(made, running, facts, made.manifest.starts(), report)
+    if replies.misses:
+        rows = tuple(sorted({facts[miss.fact].row for miss in replies.misses}))
+        missed = _missed(made, facts, replies.misses, rows)
+        raise PrecisionError(f"{missed} {_way_out(running, replies.misses)}", rows=rows)
+    lost, length, fell, rose, turned, woken = replies.states.tolist()
     measures = zip(made.manifest.facts, lost, length, fell, strict=True)
     stored = [replace(fact, moved=moved, length=long, fell=share) for fact, moved, long, share in measures]
     measured: dict[str, object] = {
@@ -152,10 +152,10 @@ def _way_out(running: Running, misses: list[Miss]) -> str:
     in_float32 = ", or attach the facts to the host in float32" if running.host.format.short else ""
     if running.rounds_midway():
         short = running.host.format.abbreviation
-        own = f"torch.backends.cuda.matmul.allow_{short}_reduced_precision_reduction" if on_gpu else ONEDNN
+        setting = f"torch.backends.cuda.matmul.allow_{short}_reduced_precision_reduction" if on_gpu else ONEDNN
         return (
             f"PyTorch rounds sums to {dtype} midway on this machine, and facts need the whole sum: set "
-            f"{own} = False, here and wherever the model runs{in_float32}"
+            f"{setting} = False, here and wherever the model runs{in_float32}"
         )
     if all(miss.evaluation.stepwise for miss in misses):
         switch = "choose a wider radius=" if on_gpu else f"set {ONEDNN} = False, here and wherever the model runs"
@@ -197,15 +197,15 @@ class Measurement:
     where: str
 
     def __str__(self) -> str:
-        found = "every token of every answer was returned"
+        outcome = "every token of every answer was returned"
         if self.wrong:
-            found = f"{plural(self.wrong, 'token')} of answers did not come back"
+            outcome = f"{plural(self.wrong, 'token')} of answers did not come back"
         kernels = " and ".join(KERNELS)
         ways = f"at once and token by token, with {kernels} attention ({self.where})"
-        said = (
-            f"here, {found}, {ways}; states were within {self.moved:.3g} of their keys, up to {self.longest:.4g} long"
+        words = (
+            f"here, {outcome}, {ways}; states were within {self.moved:.3g} of their keys, up to {self.longest:.4g} long"
         )
-        return said + (f", {plural(self.outside, 'fact')} out of their reach" if self.outside else "")
+        return words + (f", {plural(self.outside, 'fact')} out of their reach" if self.outside else "")
 
 
 @own_settings()
@@ -237,11 +237,11 @@ def measure_answers(
     starts = dict(zip((fact.fact for fact in manifest.facts), manifest.starts(), strict=True))
     running = Running(made.host, made.source, device, whole=True)
     first = [starts.get(fact_digest(fact)) for fact in facts]
-    found = ask(made, running, facts, first, progress or (lambda stage, share: None))
-    wrong = {(miss.fact, miss.place) for miss in found.misses}
+    replies = ask(made, running, facts, first, progress or (lambda stage, share: None))
+    wrong = {(miss.fact, miss.place) for miss in replies.misses}
     where = f"{made.host.dtype} on {running.device.type}, " + ", ".join(f"{k} {v}" for k, v in _versions().items())
-    examples = _in_words(made, facts, found.misses)
-    lost, length, fell, rose, turned, woken = found.states
+    examples = _in_words(made, facts, replies.misses)
+    lost, length, fell, rose, turned, woken = replies.states
     fmt = made.host.format
     away = (fell > 1.0 - fmt.low) | (rose > fmt.high - 1.0) | (turned > 1.0) | (woken > 0.0)
     outside = sum(start is None or bool(too_far) for start, too_far in zip(first, away, strict=True))

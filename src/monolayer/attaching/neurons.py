@@ -83,12 +83,12 @@ class Steepness:
         and ς the root of the sum of the squares of the others. In many trained models one coordinate is most of a
         state, and s is up to v. θ is the largest 1 − cos between two of the evaluations.
         """
-        found = np.full(samples.shape[1], self.radius)
+        radii = np.full(samples.shape[1], self.radius)
         if not self.own:
-            return found
+            return radii
         fmt = host.format
         if not fmt.short:
-            return np.where(later, max(least_radius(host), LATER * self.radius), found)
+            return np.where(later, max(least_radius(host), LATER * self.radius), radii)
         states = samples.mean(axis=0)
         key = states / np.sqrt((states * states).sum(axis=1, keepdims=True))
         flips = np.sort(np.abs(key) * fmt.spacing(states) / np.sqrt(samples.shape[2]), axis=1)
@@ -98,7 +98,7 @@ class Steepness:
         turned = 1.0 - np.min(cosines, axis=0, initial=1.0)
         others = np.sqrt((flips[:, :-1] ** 2).sum(axis=1))
         moves = flips[:, -1] + FLIPS * others + TURNS * turned
-        widened: Floats = np.maximum(found, moves / (1.0 - fmt.low))
+        widened: Floats = np.maximum(radii, moves / (1.0 - fmt.low))
         return widened
 
 
@@ -164,19 +164,19 @@ def round_keys(keys: Floats, states: Floats, wanted: Floats, fmt: HostFormat) ->
     Every coordinate is first rounded to the nearest number. Then, from the coordinate that moves the product most to
     the one that moves it least, a coordinate is rounded the other way if that brings the product nearer to `wanted`.
     """
-    found = rounded(keys, fmt.name)
-    other = np.where(found == 0.0, 0.0, found + np.sign(keys - found) * fmt.spacing(found))
-    moves = (other - found) * states
+    chosen = rounded(keys, fmt.name)
+    other = np.where(chosen == 0.0, 0.0, chosen + np.sign(keys - chosen) * fmt.spacing(chosen))
+    moves = (other - chosen) * states
     order = np.argsort(-np.abs(moves), axis=1)
-    missing = wanted - (found * states).sum(axis=1)
-    rows = np.arange(len(found))
-    for place in range(found.shape[1]):
+    missing = wanted - (chosen * states).sum(axis=1)
+    rows = np.arange(len(chosen))
+    for place in range(chosen.shape[1]):
         column = order[:, place]
         move = moves[rows, column]
         turn = np.abs(missing - move) < np.abs(missing)
-        found[rows[turn], column[turn]] = other[rows[turn], column[turn]]
+        chosen[rows[turn], column[turn]] = other[rows[turn], column[turn]]
         missing = np.where(turn, missing - move, missing)
-    return found
+    return chosen
 
 
 def writing(directions: Floats, room: Floats | None, steep: Steepness, host: Host) -> Floats:
@@ -207,12 +207,12 @@ def kept_from(steep: Steepness, host: Host) -> float:
 
 def rounded(values: Floats, dtype: str = "float32") -> Floats:
     """The values rounded to the nearest numbers of the format `dtype`."""
-    found: Floats = torch.from_numpy(np.ascontiguousarray(values)).to(getattr(torch, dtype)).double().numpy()
-    return found
+    nearest: Floats = torch.from_numpy(np.ascontiguousarray(values)).to(getattr(torch, dtype)).double().numpy()
+    return nearest
 
 
 def normed(states: Floats, host: Host) -> Floats:
     """What a norm with weight 1 and bias 0 returns for states `(N, D)`."""
     centred = states if host.kind.rms else states - states.mean(axis=1, keepdims=True)
-    found: Floats = centred / np.sqrt((centred * centred).mean(axis=1, keepdims=True) + host.epsilon)
-    return found
+    scaled: Floats = centred / np.sqrt((centred * centred).mean(axis=1, keepdims=True) + host.epsilon)
+    return scaled

@@ -126,7 +126,7 @@ class Running:
             raise needs_extra("attaching facts runs the host in transformers", "stock") from None
         check_device(device)
         logging: Any = theirs  # it has no types
-        said = logging.get_verbosity()
+        verbosity = logging.get_verbosity()
         try:
             logging.set_verbosity_error()  # no warning about biases that the file lacks
             with quietly(logging):
@@ -136,7 +136,7 @@ class Running:
             source.check_unchanged()
             raise NotLoadedError(f"{source.path} cannot be loaded by transformers: {first}") from None
         finally:
-            logging.set_verbosity(said)
+            logging.set_verbosity(verbosity)
         source.check_unchanged()
         self.host = host
         self.dtype: torch.dtype = getattr(torch, host.dtype)
@@ -157,8 +157,8 @@ class Running:
     def _parameter(self, name: str) -> Tensor:
         """The parameter of the loaded model that the host's files call `name`."""
         full = self.host.kind.root + name.removeprefix(self.host.root)
-        found: Tensor = self.model.get_parameter(full)
-        return found
+        parameter: Tensor = self.model.get_parameter(full)
+        return parameter
 
     def _count(self) -> None:
         """Write the number of layers into the configuration, because transformers make caches from it."""
@@ -170,8 +170,8 @@ class Running:
     @property
     def device(self) -> torch.device:
         """The device that the model is on."""
-        found: torch.device = self.model.device
-        return found
+        device: torch.device = self.model.device
+        return device
 
     def states(self, texts: Sequence[Sequence[int]], kernel: str = "sdpa") -> Iterator[Tensor]:
         """The host's last states `(n, D)` at all places of each text; every text is evaluated by itself."""
@@ -209,8 +209,8 @@ class Running:
         weights = torch.zeros(NEURONS_TRIED, self.host.width, dtype=self.dtype, device=self.device)
         weights[:, 0], weights[:, 1], weights[:, -1] = beside, 1.0, -beside
         # One row alone goes to other code.
-        found = torch.nn.functional.linear(torch.ones_like(weights[:ROWS_TRIED]), weights)
-        return bool((found != 1.0).any())
+        sums = torch.nn.functional.linear(torch.ones_like(weights[:ROWS_TRIED]), weights)
+        return bool((sums != 1.0).any())
 
     def _base(self) -> Any:
         """The loaded network without its head."""
@@ -269,11 +269,11 @@ class Running:
                 inputs = {key: each.to(self.device) for key, each in named.items()}
                 if way.stepwise:
                     steps = max(len(fact.answer) for fact in facts[first : first + count])
-                    found = self._step_by_step(inputs, steps)
-                    yield _Evaluated(first, torch.cat(seen[-steps:], dim=1), found)
+                    logits = self._step_by_step(inputs, steps)
+                    yield _Evaluated(first, torch.cat(seen[-steps:], dim=1), logits)
                 else:
-                    found = self._output_of(self.model, **inputs).logits
-                    yield _Evaluated(first, seen[0], found)
+                    logits = self._output_of(self.model, **inputs).logits
+                    yield _Evaluated(first, seen[0], logits)
             first += len(batch)
 
     def _step_by_step(self, inputs: Mapping[str, Tensor], steps: int) -> Tensor:
@@ -287,10 +287,10 @@ class Running:
                 "position_ids": inputs["position_ids"][:, start:stop],
             }
             network = self.model if start >= first_step else self._base()
-            found = self._output_of(network, use_cache=True, past_key_values=cache, **piece)
-            cache = found.past_key_values
+            output = self._output_of(network, use_cache=True, past_key_values=cache, **piece)
+            cache = output.past_key_values
             if start >= first_step:
-                logits.append(found.logits)
+                logits.append(output.logits)
         return torch.cat(logits, dim=1)
 
     def _batch_size(self, facts: Sequence[FactIds], way: Evaluation) -> int:
@@ -313,7 +313,7 @@ class Running:
     def ask(self, facts: Sequence[FactIds], look_at: LookAt, progress: Progress) -> AskedFacts:
         """Ask for every token of every answer, in every way of evaluation. `look_at` measures the states."""
         misses: list[Miss] = []
-        found = np.full((len(facts), len(LOOKED_AT)), -np.inf)
+        looked = np.full((len(facts), len(LOOKED_AT)), -np.inf)
         for number, way in enumerate(EVALUATIONS):
             share = 1.0 / len(EVALUATIONS)
             counted = counting(progress, f"asking, {way}", "fact", number * share, (number + 1) * share)
@@ -330,8 +330,8 @@ class Running:
                     fact, place = first + int(asked.rows[wrong]), int(asked.places[wrong])
                     misses.append(Miss(fact, place, int(wanted[wrong]), int(got[wrong]), way))
                 rows = first + asked.rows
-                np.maximum.at(found, rows, look_at(PlacesAsked(rows, asked.places), states[at]).T)
-        return AskedFacts(misses, np.maximum(found, 0.0).T)
+                np.maximum.at(looked, rows, look_at(PlacesAsked(rows, asked.places), states[at]).T)
+        return AskedFacts(misses, np.maximum(looked, 0.0).T)
 
     def continued(self, prompt: Sequence[int], most: int, stops: Sequence[int]) -> list[int]:
         """The ids with which the model continues a prompt, up to one of the ids `stops`.
@@ -342,10 +342,10 @@ class Running:
         fits = most if room is None else min(most, room - len(prompt) + 1)
         options = {"max_new_tokens": fits, "do_sample": False, "pad_token_id": next(iter(stops), 0)}
         with torch.inference_mode(), no_notice_of_kernels(self.dtype):
-            said = self.model.generate(
+            generated = self.model.generate(
                 ids, attention_mask=torch.ones_like(ids), eos_token_id=list(stops) or None, **options
             )
-        return list(takewhile(lambda token: token not in stops, said[0, len(prompt) :].tolist()))
+        return list(takewhile(lambda token: token not in stops, generated[0, len(prompt) :].tolist()))
 
 
 def put_on(model: Any, device: str | torch.device | None) -> None:

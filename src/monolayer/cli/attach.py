@@ -112,8 +112,8 @@ def detach(
         check_output(out, kind=ATTACHED)  # better known before the work
     with progress(as_json) as step:
         step("comparing every tensor with its digest", 0.1)
-        found = find(folder)
+        host = find(folder)
         step("writing", 0.5)
-        found.save(out, overwrite=overwrite)
-    said = {"folder": str(folder), "host": str(out), "tensors": len(found.attached.manifest.tensors)}
-    show(as_json, said, str(out), found.rows())
+        host.save(out, overwrite=overwrite)
+    summary = {"folder": str(folder), "host": str(out), "tensors": len(host.attached.manifest.tensors)}
+    show(as_json, summary, str(out), host.rows())

@@ -14,9 +14,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     Typer then shows the fields as options, in the place of the parameter, and the command gets one object of them.
     """
-    own = get_type_hints(command, include_extras=True)
+    types = get_type_hints(command, include_extras=True)
     groups: dict[str, type] = {
-        name: own[name] for name in inspect.signature(command).parameters if is_dataclass(own[name])
+        name: types[name] for name in inspect.signature(command).parameters if is_dataclass(types[name])
     }
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
@@ -28,7 +28,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
                 for each in fields(groups[name])
             ]
         else:
-            parameters.append(parameter.replace(annotation=own[name], kind=kind))
+            parameters.append(parameter.replace(annotation=types[name], kind=kind))
 
     @wraps(command)
     def call(**given: Any) -> None:

@@ -15,5 +15,5 @@ _HOMES = {"NameBuilder": "names", "Names": "names", "read": "readers", "Labels":
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'monolayer.data' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"monolayer.data.{_HOMES[name]}"), name)
-    return found
+    value = globals()[name] = getattr(import_module(f"monolayer.data.{_HOMES[name]}"), name)
+    return value

@@ -158,11 +158,11 @@ def _separator(sample: list[str], growing: Growing, columns: Columns, tabs: bool
     if form is None or form.format != "csv" or not is_cut_by(sample, form):
         return separator_of(sample, growing.name)
     try:
-        found = separator_of(sample, growing.name)
+        separator = separator_of(sample, growing.name)
     except DataError:
-        found = ""
+        separator = ""
     assert form.separator is not None  # is_cut_by saw to it
-    if found != form.separator:
+    if separator != form.separator:
         growing.remembered("separator")
     return form.separator
 
@@ -176,10 +176,10 @@ def _with_header(rows: list[list[str]], growing: Growing, columns: Columns) -> C
         return columns
     try:
         _column_names(rows[0], columns, rows, growing.name)
-        found = True
+        with_header = True
     except DataError:
-        found = None
-    if found != header:
+        with_header = None
+    if with_header != header:
         growing.remembered("header")
     return replace(columns, header=header)
 

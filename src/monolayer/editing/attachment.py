@@ -44,17 +44,17 @@ class Attachment(TextSubject):
         dtype = getattr(torch, model.host.dtype)
         parts = zip(PARTS.values(), model.neurons, strict=True)
         tensors = {name: array_of(torch.from_numpy(np.ascontiguousarray(part)).to(dtype)) for name, part in parts}
-        said = model.manifest
+        attached = model.manifest
         manifest: dict[str, Any] = {
-            "radius": said.radius,
-            "own_radii": said.own_radii,
-            "end": said.end,
-            "templates": [asdict(template) for template in said.templates],
-            "per": said.per,
-            "tensors": dict(said.tensors),
-            "files": dict(said.files),
+            "radius": attached.radius,
+            "own_radii": attached.own_radii,
+            "end": attached.end,
+            "templates": [asdict(template) for template in attached.templates],
+            "per": attached.per,
+            "tensors": dict(attached.tensors),
+            "files": dict(attached.files),
         }
-        manifest["facts"] = [[fact.prompt, fact.fact, fact.places, fact.number] for fact in said.facts]
+        manifest["facts"] = [[fact.prompt, fact.fact, fact.places, fact.number] for fact in attached.facts]
         return Content(tensors, {**model.config, FILE: manifest}, {"appended": dict.fromkeys(PARTS.values(), 0)})
 
     def with_content(self, content: Content) -> Attachment:

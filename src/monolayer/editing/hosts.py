@@ -153,6 +153,6 @@ def _differing_answers(one: LanguageModel, two: LanguageModel, X: object) -> tup
     manifests = [model.manifest for model in (one, two) if model.manifest is not None]
     longest = max((fact.places for manifest in manifests for fact in manifest.facts), default=0)
     template = next((each.templates[0] for each in manifests if each.templates[0] != PLAIN), PLAIN)
-    said = [continuations(model, data, longest, template) for model in (one, two)]
-    pairs = enumerate(zip(*said, strict=True))
+    answers = [continuations(model, data, longest, template) for model in (one, two)]
+    pairs = enumerate(zip(*answers, strict=True))
     return len(data), [Answer(row, None, *pair) for row, pair in pairs if pair[0] != pair[1]]

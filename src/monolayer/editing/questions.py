@@ -56,22 +56,22 @@ class QuestionSet(TextSubject):
                 own[LEVEL] = torch.cat([rows[-1], bias[-1:], writes[-1]])
             else:  # all else in a later layer is 0 or 1
                 own = {name: part for name, part in own.items() if not name.startswith(start)}
-        found = {name: array_of(torch.cat(parts)[:count].contiguous()) for name, parts in stacks.items() if parts}
+        tensors = {name: array_of(torch.cat(parts)[:count].contiguous()) for name, parts in stacks.items() if parts}
         rows = torch.from_numpy(np.ascontiguousarray(model.neurons.rows)).to(getattr(torch, encoder.dtype))
-        found[ROWS["W_1"]] = array_of(rows)
-        found |= {name: array_of(part.contiguous()) for name, part in own.items()}
-        said = model.manifest
+        tensors[ROWS["W_1"]] = array_of(rows)
+        tensors |= {name: array_of(part.contiguous()) for name, part in own.items()}
+        questions = model.manifest
         manifest = {
-            "draw": [said.draw.floor, said.draw.room, said.draw.reach],
-            "pooling": said.pooling,
-            "unknown": said.unknown,
-            "tensors": dict(said.tensors),
-            "spare": dict(said.spare),
-            "files": dict(said.files),
-            "seed": said.draw.seed,
-            "questions": [[each.question, each.answer, each.threshold] for each in said.questions],
+            "draw": [questions.draw.floor, questions.draw.room, questions.draw.reach],
+            "pooling": questions.pooling,
+            "unknown": questions.unknown,
+            "tensors": dict(questions.tensors),
+            "spare": dict(questions.spare),
+            "files": dict(questions.files),
+            "seed": questions.draw.seed,
+            "questions": [[each.question, each.answer, each.threshold] for each in questions.questions],
         }
-        return Content(found, {**model.config, FILE: manifest}, {"questions": dict.fromkeys(ROWS.values(), 0)})
+        return Content(tensors, {**model.config, FILE: manifest}, {"questions": dict.fromkeys(ROWS.values(), 0)})
 
     def with_content(self, content: Content) -> QuestionSet:
         """The model with these tensors and settings in place of its own."""

@@ -40,10 +40,10 @@ class TextSubject:
             raise DataError("this folder holds prompts and answers: give both")
         data.check_labelled()
         number = {name: row for row, name in enumerate(self.names)}
-        own = [str(name) for name in data.vocabulary.names]
-        self.names.extend(name for name in dict.fromkeys(own) if name not in number)
+        names = [str(name) for name in data.vocabulary.names]
+        self.names.extend(name for name in dict.fromkeys(names) if name not in number)
         number = {name: row for row, name in enumerate(self.names)}
-        tokens = np.array([number[name] for name in own], dtype=np.int64)[data.tokens]
+        tokens = np.array([number[name] for name in names], dtype=np.int64)[data.tokens]
         return Sequences(tokens, data.lengths, Names(tuple(self.names)), None, data.prompts, data.origin)
 
     def task(self, data: Sequences) -> Task:

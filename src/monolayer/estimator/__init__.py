@@ -72,9 +72,9 @@ class MonolayerClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = self._rows(X, None, reset=False)
         if self.unknown is None:
             return self.classes_[self.model_.predict(rows)]
-        found = self.model_.predict(rows, unknown=None)
-        known = np.array([answer is not None for answer in found], dtype=bool)
-        labels = self.classes_[np.where(known, found, 0).astype(np.int64)]
+        answers = self.model_.predict(rows, unknown=None)
+        known = np.array([answer is not None for answer in answers], dtype=bool)
+        labels = self.classes_[np.where(known, answers, 0).astype(np.int64)]
         return np.where(known, labels, np.asarray(self.unknown, labels.dtype if labels.dtype.kind == "O" else None))
 
     def _check_unknown(self, data: Sequences) -> None:

@@ -44,23 +44,23 @@ class LanguageModel:
     @property
     def layers(self) -> int:
         """The number of layers that `config.json` states; 0 if it states none."""
-        found = self.config.get(self.kind.depth)
-        return found if type(found) is int else 0
+        stated = self.config.get(self.kind.depth)
+        return stated if type(stated) is int else 0
 
     @cached_property
     def bare(self) -> tuple[BareLayer, ...]:
         """The layers whose attention adds nothing, because its output projection is 0."""
         roots = (self.kind.root, self.kind.root.partition(".")[2])
         root = next((root for root in roots if f"{root}{self.kind.tokens}" in self.opened), self.kind.root)
-        found = []
+        bare = []
         for layer in range(min(self.layers, len(self.opened))):  # config.json may claim any number
             start = f"{root}{self.kind.layers}.{layer}."
             output = f"{start}{self.kind.attention[-1]}"
             writes = f"{start}{self.kind.writes}.weight"
             if output + ".weight" in self.opened and writes in self.opened and not self._has_nonzero(output):
                 numbers = self.opened[writes].numbers(np.float32)
-                found.append(BareLayer(layer, int(numbers.any(axis=int(self.kind.transposed)).sum())))
-        return tuple(found)
+                bare.append(BareLayer(layer, int(numbers.any(axis=int(self.kind.transposed)).sum())))
+        return tuple(bare)
 
     def _has_nonzero(self, linear: str) -> bool:
         """Whether the weight or the bias of a linear layer has a number other than 0."""
@@ -79,7 +79,7 @@ class LanguageModel:
     def sizes(self) -> dict[str, object]:
         """The sizes of the model, what its tensors show of attached facts, and whether its files mention any."""
         tensor = next(iter(self.opened.tensors.values()))
-        said = self.manifest
+        manifest = self.manifest
         return {
             "kind": "causal language model",
             "architecture": self.kind.name,
@@ -87,7 +87,7 @@ class LanguageModel:
             "layers": self.layers,
             "parameters": sum(int(np.prod(each.shape)) for each in self.opened.tensors.values()),
             **self.shown,
-            "says_that_facts_were_attached": said is not None or ATTACHED_MARK.items() <= self.config.items(),
+            "says_that_facts_were_attached": manifest is not None or ATTACHED_MARK.items() <= self.config.items(),
         }
 
     @property

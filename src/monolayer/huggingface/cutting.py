@@ -46,12 +46,12 @@ def tokenizer_of(content: bytes) -> Any:
     except ImportError:
         raise needs_extra("texts are split by the package tokenizers", "stock") from None
     try:
-        found = Tokenizer.from_str(content.decode("utf-8"))
+        tokenizer = Tokenizer.from_str(content.decode("utf-8"))
     except Exception as error:  # tokenizers raises a bare Exception
         raise ModelFileError(f"tokenizer.json cannot be read: {error}") from None
-    found.no_padding()
-    found.no_truncation()
-    return found
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def split_text(tokenizer: Any, text: str, *, special_tokens: bool, where: str) -> tuple[int, ...]:

@@ -73,16 +73,16 @@ class EncoderKind:
 
     def tensor_names(self, layers: int) -> list[str]:
         """The names of all tensors of an encoder with this many layers, without the prefix."""
-        found = [f"embeddings.{table}.weight" for table in self.tables]
-        found += [f"embeddings.LayerNorm.{part}" for part in ("weight", "bias")]
+        names = [f"embeddings.{table}.weight" for table in self.tables]
+        names += [f"embeddings.LayerNorm.{part}" for part in ("weight", "bias")]
         parts = (*self.linear.values(), *self.norms)
-        found += [
+        names += [
             f"{self.layers}.{number}.{part}.{kind}"
             for number in range(layers)
             for part in parts
             for kind in ("weight", "bias")
         ]
-        return found
+        return names
 
 
 ENCODERS: dict[str, EncoderKind] = {
@@ -189,8 +189,8 @@ class Encoder(GivenModel):
     @property
     def epsilon(self) -> float:
         """ε of the norms."""
-        own = self.kind.epsilon
-        return float(self.config["layer_norm_eps"]) if own is None else own
+        fixed = self.kind.epsilon
+        return float(self.config["layer_norm_eps"]) if fixed is None else fixed
 
     def layer(self, number: int) -> str:
         """The prefix of the names of the tensors of layer `number`."""
@@ -230,18 +230,18 @@ def encoder_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Enco
         raise DataError(f"config.json says {kind.depth} = {layers!r}, which is not a number of layers")
     bare = kind.tensor_names(layers)
     prefix = kind.root if f"{kind.root}{bare[0]}" in tensors else ""
-    own = {f"{prefix}{name}": f"{kind.root}{name}" for name in bare}
-    missing = sorted(own.keys() - tensors.keys())
+    final_names = {f"{prefix}{name}": f"{kind.root}{name}" for name in bare}
+    missing = sorted(final_names.keys() - tensors.keys())
     if missing:
         raise DataError(f"it lacks the tensor {missing[0]!r}, which {kind.model} with {layers} layers has")
     deeper = f"{prefix}{kind.layers}.{layers}."
     odd = next((name for name in tensors if name.startswith(deeper)), None)
     if odd is not None:
         raise DataError(f"it has the tensor {odd!r}, and config.json says {kind.depth} = {layers}")
-    spare = {name: tensor for name, tensor in tensors.items() if name not in own}
-    found = Encoder(kind, config, {final: tensors[name] for name, final in own.items()}, spare)
-    _check_tensors(found)
-    return found
+    spare = {name: tensor for name, tensor in tensors.items() if name not in final_names}
+    encoder = Encoder(kind, config, {final: tensors[name] for name, final in final_names.items()}, spare)
+    _check_tensors(encoder)
+    return encoder
 
 
 def _choose(config: Mapping[str, Any]) -> EncoderKind:
@@ -323,8 +323,8 @@ def _check_tensors(found: Encoder) -> None:
 def pooling_of(folder: Path) -> Pooling | None:
     """How sentence-transformers pools the states of the encoder in `folder`; None if the folder does not say."""
     try:
-        said = json.loads((folder / POOLING_FILE).read_text("utf-8"))
-        modes = {key.removeprefix("pooling_mode_") for key, value in said.items() if value is True and "mode" in key}
+        pooling = json.loads((folder / POOLING_FILE).read_text("utf-8"))
+        modes = {key.removeprefix("pooling_mode_") for key, value in pooling.items() if value is True and "mode" in key}
     except (OSError, ValueError, AttributeError):
         return None
     if modes == {"mean_tokens"}:

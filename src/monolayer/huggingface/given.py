@@ -54,9 +54,9 @@ class GivenModel(ABC):
     @property
     def dtype(self) -> str:
         """The format of the weights, as `config.json` calls it."""
-        found = self.words.dtype
-        assert found is not None  # host_of and encoder_of checked it
-        return found
+        dtype = self.words.dtype
+        assert dtype is not None  # host_of and encoder_of checked it
+        return dtype
 
     @property
     def format(self) -> HostFormat:

@@ -47,8 +47,8 @@ def read_header(header: str) -> list[Listed]:
     """The tensors that a header lists, in the order of their bytes; a `ModelFileError` if it cannot be read."""
     content = header.encode("utf-8")
     try:
-        said = json.loads(content)
-        ends = [entry["data_offsets"][1] for name, entry in said.items() if name != "__metadata__"]
+        entries = json.loads(content)
+        ends = [entry["data_offsets"][1] for name, entry in entries.items() if name != "__metadata__"]
         size = 8 + len(content) + max(ends, default=0)
         places = tensor_places(len(content).to_bytes(8, "little"), lambda count: content[:count], size)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
@@ -58,16 +58,16 @@ def read_header(header: str) -> list[Listed]:
 
 def header_listing(tensors: Iterable[Listed], like: str) -> str:
     """A header that lists these tensors, in this order, with the metadata of the header `like`."""
-    said: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     metadata = json.loads(like).get("__metadata__")
     if metadata is not None:
-        said["__metadata__"] = metadata
+        entries["__metadata__"] = metadata
     begin = 0
     for each in tensors:
         end = begin + each.size
-        said[each.name] = {"dtype": each.code, "shape": list(each.shape), "data_offsets": [begin, end]}
+        entries[each.name] = {"dtype": each.code, "shape": list(each.shape), "data_offsets": [begin, end]}
         begin = end
-    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(entries, ensure_ascii=False, separators=(",", ":"))
     return text + " " * (-len(text.encode("utf-8")) % ALIGNED)
 
 

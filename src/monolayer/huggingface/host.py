@@ -72,8 +72,8 @@ class Host(GivenModel):
     @property
     def places(self) -> int | None:
         """How many tokens a text may have; None if `config.json` does not say."""
-        found = self.config.get("n_positions", self.config.get("max_position_embeddings"))
-        return found if isinstance(found, int) else None
+        positions = self.config.get("n_positions", self.config.get("max_position_embeddings"))
+        return positions if isinstance(positions, int) else None
 
     @property
     def activation(self) -> str:
@@ -119,34 +119,34 @@ class Host(GivenModel):
 
         They are the shapes in the host's last layer. A bias that it lacks is as long as the output of its layer.
         """
-        found = {}
+        shapes = {}
         for name in self.block:
             full = self.layer(self.layers - 1) + name
             if full in self.tensors:
-                found[name] = self.tensors[full].shape
+                shapes[name] = self.tensors[full].shape
             else:
                 weight = self.tensors[f"{full.removesuffix('.bias')}.weight"].shape
-                found[name] = (weight[1 if self.kind.transposed else 0],)
-        return found
+                shapes[name] = (weight[1 if self.kind.transposed else 0],)
+        return shapes
 
     @property
     def may_lack(self) -> tuple[str, ...]:
         """The names, within a layer, of biases that the host's own layers may lack, and those of the folder have."""
-        own = self.kind.biases if self.kind.bias_key else ()
+        biases = self.kind.biases if self.kind.bias_key else ()
         if self.kin is None or not self.config.get("attention_bias"):
-            return own
-        return (*own, f"{self.kind.attention[-1]}.bias")  # only queries, keys and values have biases there
+            return biases
+        return (*biases, f"{self.kind.attention[-1]}.bias")  # only queries, keys and values have biases there
 
     @property
     def added_biases(self) -> dict[str, int]:
         """The lengths, by name, of biases that the host's own layers lack and that must be written as zeros."""
-        found = {}
+        lengths = {}
         for number in range(self.layers):
             for name in self.may_lack:
                 full = self.layer(number) + name
                 if full not in self.tensors:
-                    found[full] = self.tensors[f"{full.removesuffix('.bias')}.weight"].shape[0]
-        return found
+                    lengths[full] = self.tensors[f"{full.removesuffix('.bias')}.weight"].shape[0]
+        return lengths
 
     @property
     def layout(self) -> str | None:
@@ -219,12 +219,12 @@ def _check_names(host: Host) -> None:
     wanted |= set() if kind.places is None else {f"{host.root}{kind.places}"}
     known = {*wanted, kind.head}
     for number in range(host.layers):
-        own = {host.layer(number) + name for name in inside}
-        missing = sorted((wanted | own) - set(host.tensors))
+        of_layer = {host.layer(number) + name for name in inside}
+        missing = sorted((wanted | of_layer) - set(host.tensors))
         if missing:  # checked layer by layer, since config.json may claim a huge number of layers
             hint = f" (config.json says {kind.depth} = {host.layers})"
             raise DataError(f"it lacks the tensor {missing[0]!r}, which {kind.name} has{hint}")
-        known |= own | {host.layer(number) + name for name in BUFFERS}
+        known |= of_layer | {host.layer(number) + name for name in BUFFERS}
     unknown = sorted(set(host.tensors) - known)
     if unknown:
         raise DataError(
@@ -261,10 +261,10 @@ def _check_shapes(host: Host) -> None:
     counts = {"vocab_size": V, kind.sizes[0]: D, kind.sizes[1]: H}
     counts |= {"word_embed_proj_dim": D} if "word_embed_proj_dim" in host.config else {}
     for key, count in counts.items():
-        found = host.config.get(key)
-        found = 4 * D if found is None and key == "n_inner" else found
-        if type(found) is not int or found != count:
-            raise DataError(f"config.json says {key} = {found!r}, and its tensors have {count}")
+        stated = host.config.get(key)
+        stated = 4 * D if stated is None and key == "n_inner" else stated
+        if type(stated) is not int or stated != count:
+            raise DataError(f"config.json says {key} = {stated!r}, and its tensors have {count}")
     for name, tensor in host.tensors.items():
         if tensor.dtype != head.dtype and not name.endswith(tuple(f".{each}" for each in BUFFERS)):
             raise DataError(f"{name} is {tensor.dtype} and {head.name} {head.dtype}: store all weights in one format")

@@ -63,16 +63,16 @@ class Kin:
                 )
         self._check_turned(config)
         self._check_window(config)
-        own = {"architectures", "model_type", "layer_types", *self.demands, *self.unused}
-        kept = {key: value for key, value in config.items() if key not in own}
+        unread = {"architectures", "model_type", "layer_types", *self.demands, *self.unused}
+        kept = {key: value for key, value in config.items() if key not in unread}
         named = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
         return {**self.defaults, **kept, **named, **self.always, "mlp_bias": False}
 
     def _check_turned(self, config: Mapping[str, Any]) -> None:
         """Refuse rotary positions that a Llama does not have."""
-        said = config.get("rope_parameters") or config.get("rope_scaling") or {}
-        kind = said.get("rope_type", said.get("type", "default")) if isinstance(said, dict) else said
-        share = said.get("partial_rotary_factor", 1.0) if isinstance(said, dict) else said
+        rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
+        kind = rotary.get("rope_type", rotary.get("type", "default")) if isinstance(rotary, dict) else rotary
+        share = rotary.get("partial_rotary_factor", 1.0) if isinstance(rotary, dict) else rotary
         if self.turned is not None and (kind not in self.turned or share != 1.0):
             raise DataError(
                 f"config.json says rope_type = {kind!r}, partial_rotary_factor = {share!r}: a {self.name} is a Llama "
@@ -122,14 +122,14 @@ class Kin:
 
     def llama_listed(self, config: Mapping[str, Any], header: str) -> list[Listed]:
         """What the header of a file lists once its tensors are split, in the order of their bytes."""
-        found: list[Listed] = []
+        split: list[Listed] = []
         for listed in read_header(header):
             parts = self.parts(config, listed)
             if len(parts) == 1:
-                found.append(listed)
+                split.append(listed)
             else:
-                found += [Listed(part.name, listed.code, (part.rows, *listed.shape[1:])) for part in parts]
-        return found
+                split += [Listed(part.name, listed.code, (part.rows, *listed.shape[1:])) for part in parts]
+        return split
 
 
 def _attention(config: Mapping[str, Any], rows: int) -> tuple[Part, ...]:

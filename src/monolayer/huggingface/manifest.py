@@ -129,12 +129,12 @@ class Manifest:
 
         Facts of one prompt do not contradict each other, so its other answers are beginnings of the longest one.
         """
-        found: dict[str, int] = {}
+        longest: dict[str, int] = {}
         for number, fact in enumerate(self.facts):
-            known = found.setdefault(fact.prompt, number)
+            known = longest.setdefault(fact.prompt, number)
             if fact.places > self.facts[known].places:
-                found[fact.prompt] = number
-        return found
+                longest[fact.prompt] = number
+        return longest
 
     def to_json(self) -> str:
         """The text of the file `attached.json`."""
@@ -150,9 +150,9 @@ class Manifest:
         """The manifest with these fields, which are checked."""
         facts = tuple(StoredFact(**fact) for fact in said["facts"])
         form, templates = SourceForm.from_json(said["form"]), read_templates(said["templates"])
-        found = cls(**said | {"facts": facts, "templates": templates, "form": form})
-        _check(found)
-        return found
+        manifest = cls(**said | {"facts": facts, "templates": templates, "form": form})
+        _check(manifest)
+        return manifest
 
 
 def _check(found: Manifest) -> None:
@@ -254,11 +254,11 @@ def tokenizer_digest(content: bytes) -> str:
     Padding and truncation do not count: every call sets both anew. Merges are pairs, which some versions write as one
     text; and what a model does not say is what newer versions write as false or null.
     """
-    said = json.loads(content)
-    model = {key: value for key, value in said["model"].items() if value is not None and value is not False}
+    tokenizer = json.loads(content)
+    model = {key: value for key, value in tokenizer["model"].items() if value is not None and value is not False}
     if "merges" in model:
         model["merges"] = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
-    kept = {key: value for key, value in said.items() if key not in ("padding", "truncation", "version", "model")}
+    kept = {key: value for key, value in tokenizer.items() if key not in ("padding", "truncation", "version", "model")}
     return hashlib.sha256(json.dumps([kept, model], sort_keys=True).encode()).hexdigest()
 
 

@@ -118,9 +118,9 @@ class QuestionsManifest:
         """The manifest with these fields, which are checked."""
         questions = tuple(StoredQuestion(**each) for each in said["questions"])
         parts = {"questions": questions, "draw": Draw(**said["draw"]), "rewordings": tuple(said["rewordings"])}
-        found = cls(**said | parts | {"form": SourceForm.from_json(said["form"])})
-        _check(found)
-        return found
+        manifest = cls(**said | parts | {"form": SourceForm.from_json(said["form"])})
+        _check(manifest)
+        return manifest
 
 
 def _check(found: QuestionsManifest) -> None:
@@ -157,14 +157,14 @@ def says_questions(config: object) -> bool:
 
 def read_question_files(opened: OpenFolder) -> ModelFiles:
     """The files of an encoder with questions in a folder that is open; `questions.json` may be missing."""
-    found = read_tensors(opened, if_there=(FILE, *COPIED))
-    if BESIDE_WEIGHTS not in found.sizes:
-        return found
+    files = read_tensors(opened, if_there=(FILE, *COPIED))
+    if BESIDE_WEIGHTS not in files.sizes:
+        return files
     beside = opened.map(BESIDE_WEIGHTS)
     stamps = opened.stamps()
-    content = {**found.content, BESIDE_WEIGHTS: beside}
+    content = {**files.content, BESIDE_WEIGHTS: beside}
     stamped = {name: stamps[name] for name in content if name in stamps}
-    return replace(found, content=content, stamps=stamped)
+    return replace(files, content=content, stamps=stamped)
 
 
 def beside_weights(opened: ModelFiles) -> dict[str, Tensor]:
@@ -192,17 +192,17 @@ def asked_as(opened: ModelFiles) -> Manner:
 def restored_encoder(opened: ModelFiles, manifest: QuestionsManifest) -> Encoder:
     """The encoder in a folder with questions; a `KeyError` names a tensor that is gone."""
     beside = beside_weights(opened)
-    own = {name: opened.tensors[name] for name in manifest.tensors}
+    tensors = {name: opened.tensors[name] for name in manifest.tensors}
     spare = {name: beside[f"{SPARE}{name}"] for name in manifest.spare}
-    found = encoder_of(read_json(Path("config.json"), manifest.config.encode()), own)
-    return replace(found, spare=spare)
+    encoder = encoder_of(read_json(Path("config.json"), manifest.config.encode()), tensors)
+    return replace(encoder, spare=spare)
 
 
 def classes_in(opened: ModelFiles) -> list[str]:
     """The names of the classes in `config.json`, by their numbers."""
     try:
-        said = json.loads(opened.content["config.json"])["id2label"]
-        names = [said[str(number)] for number in range(len(said))]
+        labels = json.loads(opened.content["config.json"])["id2label"]
+        names = [labels[str(number)] for number in range(len(labels))]
         if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
             raise ValueError("names are different strings")
     except (KeyError, TypeError, ValueError) as error:

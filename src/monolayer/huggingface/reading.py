@@ -95,10 +95,10 @@ def asked_as(files: ModelFiles) -> AskedAs:
 def _draw(files: ModelFiles) -> JsonFields:
     """The fields of the draw; none if there is no draw, or if it is damaged."""
     try:
-        said: object = json.loads(stored_draw(files) or "")
+        draw: object = json.loads(stored_draw(files) or "")
     except (ForeignError, ModelFileError, ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return draw if isinstance(draw, dict) else {}
 
 
 def stored_draw(files: ModelFiles) -> str | None:
@@ -133,13 +133,13 @@ def read_folder(files: ModelFiles) -> StockFolder:
     stored_draw(files)  # an error if it is not a text
     config.pop(DRAW_KEY, None)
     beside = ("tokenizer.json", "tokenizer_config.json", *(("generation_config.json",) if generates else ()))
-    said = {"config.json": config, **{file: files.object(file) for file in beside}}
+    objects = {"config.json": config, **{file: files.object(file) for file in beside}}
     try:
         weights = read_weights(files, config.get("dtype"))
         arrays = kind.arrays(task, weights.tensors)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, SafetensorError) as error:
         raise ModelFileError(f"{files.path} lacks or garbles a tensor that {name} has: {error!r}") from None
-    facts = _folder_facts(said, kind, task, arrays)
+    facts = _folder_facts(objects, kind, task, arrays)
     for key, count in (("tokens", len(facts.names)), ("W_H", len(facts.classes))):
         if len(arrays[key]) != count:
             raise ModelFileError(
@@ -147,11 +147,11 @@ def read_folder(files: ModelFiles) -> StockFolder:
             )
     may_differ = harmless(facts)
     for file, wanted in written_files(facts).items():
-        demand_equal(file, may_differ[file].as_written(said[file], wanted), wanted)
+        demand_equal(file, may_differ[file].as_written(objects[file], wanted), wanted)
     if SPECIAL_TOKENS_FILE in files.sizes:
-        said[SPECIAL_TOKENS_FILE] = files.object(SPECIAL_TOKENS_FILE)
-        demand_equal(SPECIAL_TOKENS_FILE, said[SPECIAL_TOKENS_FILE], special_tokens_map(facts))
-    return StockFolder(facts, weights, arrays, {**weights.files, **{file: files.demand(file) for file in said}})
+        objects[SPECIAL_TOKENS_FILE] = files.object(SPECIAL_TOKENS_FILE)
+        demand_equal(SPECIAL_TOKENS_FILE, objects[SPECIAL_TOKENS_FILE], special_tokens_map(facts))
+    return StockFolder(facts, weights, arrays, {**weights.files, **{file: files.demand(file) for file in objects}})
 
 
 def _task(kind: StockKind, config: JsonObject) -> ModelTask | None:
@@ -190,8 +190,8 @@ def _folder_facts(
 
 def _text_cut(tokenizer: JsonObject) -> TextCut:
     """How the tokenizer splits text; `given` if `memorize_as` did not write this tokenizer."""
-    said = value_under("tokenizer.json", tokenizer, "pre_tokenizer")
-    return next((cut for cut, how in CUTS.items() if how == said), "given")
+    splitting = value_under("tokenizer.json", tokenizer, "pre_tokenizer")
+    return next((cut for cut, how in CUTS.items() if how == splitting), "given")
 
 
 def _token_names(tokenizer: JsonObject) -> tuple[str, ...]:

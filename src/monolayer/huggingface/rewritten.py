@@ -57,8 +57,8 @@ def reconciled(folder: ModelFiles, manifest: Manifest) -> Reconciled:
     """The folder and its manifest, with whatever `save_pretrained` of transformers changed undone if it can be."""
     folder = replace(folder, tensors=renamed(folder.tensors, {*manifest.tensors, *manifest.appended}))
     gone = {name for name in manifest.tensors if name not in folder.tensors and is_computed(name)}
-    found = {name: why for name in COPIED if (why := _rewritten(name, folder, manifest)) is not None}
-    return Reconciled(folder, _without(manifest, gone) if gone else manifest, found)
+    anew = {name: why for name in COPIED if (why := _rewritten(name, folder, manifest)) is not None}
+    return Reconciled(folder, _without(manifest, gone) if gone else manifest, anew)
 
 
 def _without(manifest: Manifest, gone: set[str]) -> Manifest:
@@ -69,21 +69,21 @@ def _without(manifest: Manifest, gone: set[str]) -> Manifest:
     }
     index = manifest.index
     if index is not None:
-        said = json.loads(index)
-        said["weight_map"] = {name: file for name, file in said["weight_map"].items() if name not in gone}
-        index = json.dumps(said, indent=2) + "\n"
+        stored = json.loads(index)
+        stored["weight_map"] = {name: file for name, file in stored["weight_map"].items() if name not in gone}
+        index = json.dumps(stored, indent=2) + "\n"
     kept = {name: digest for name, digest in manifest.tensors.items() if name not in gone}
     return replace(manifest, tensors=kept, headers=headers, index=index)
 
 
 def renamed(tensors: Mapping[str, Tensor], known: Set[str]) -> dict[str, Tensor]:
     """The tensors by their `known` names: transformers writes the first part of names, which some files leave out."""
-    found = dict(tensors)
+    renamed = dict(tensors)
     for name in known - tensors.keys():
         other = next((each for each in tensors.keys() - known if each.partition(".")[2] == name), None)
         if other is not None:
-            found[name] = replace(found.pop(other), name=name)
-    return found
+            renamed[name] = replace(renamed.pop(other), name=name)
+    return renamed
 
 
 def is_computed(name: str) -> bool:
@@ -147,15 +147,15 @@ def _generation(content: bytes, folder: ModelFiles, manifest: Manifest) -> bool:
 
 
 def _vocabulary(content: bytes, folder: ModelFiles, manifest: Manifest) -> bool:
-    said = json.loads(folder.content[TOKENIZER])
-    return bool(json.loads(content) == said["model"]["vocab"])
+    tokenizer = json.loads(folder.content[TOKENIZER])
+    return bool(json.loads(content) == tokenizer["model"]["vocab"])
 
 
 def _merges(content: bytes, folder: ModelFiles, manifest: Manifest) -> bool:
-    said = json.loads(folder.content[TOKENIZER])["model"]["merges"]
+    listed = json.loads(folder.content[TOKENIZER])["model"]["merges"]
     lines = content.decode("utf-8").splitlines()
-    own = [each if isinstance(each, str) else " ".join(each) for each in said]
-    return lines[lines[:1] != own[:1] :] == own
+    merges = [each if isinstance(each, str) else " ".join(each) for each in listed]
+    return lines[lines[:1] != merges[:1] :] == merges
 
 
 SAME: dict[str, Same] = {
@@ -171,8 +171,8 @@ SAME: dict[str, Same] = {
 
 def _template_of(config: Mapping[str, Any]) -> str | None:
     """The chat template in a `tokenizer_config.json`."""
-    found = config.get("chat_template")
-    return found.rstrip() if isinstance(found, str) else None
+    template = config.get("chat_template")
+    return template.rstrip() if isinstance(template, str) else None
 
 
 def _template(manifest: Manifest) -> str | None:
@@ -184,8 +184,8 @@ def _template(manifest: Manifest) -> str | None:
 
 def _are_known(now: Mapping[str, Any], before: Mapping[str, Any], folder: ModelFiles) -> bool:
     """Whether all special tokens that are named now were named before, or are among those of `tokenizer.json`."""
-    said = json.loads(folder.content[TOKENIZER])
-    known = {token["content"] for token in said.get("added_tokens") or ()} | set(_texts(before))
+    tokenizer = json.loads(folder.content[TOKENIZER])
+    known = {token["content"] for token in tokenizer.get("added_tokens") or ()} | set(_texts(before))
     return set(_texts(now)) <= known
 
 
@@ -201,16 +201,16 @@ def _texts(config: Mapping[str, Any]) -> list[str]:
 
 def original_files(folder: ModelFiles, manifest: Manifest) -> dict[str, bytes]:
     """The files that lay beside the host's weights: as they were if that is known, otherwise as they are now."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for name, digest in manifest.files.items():
         content = folder.content.get(name)
         if content is not None and file_digest(content) == digest:
-            found[name] = bytes(content)
+            contents[name] = bytes(content)
         elif name in manifest.texts:
-            found[name] = manifest.texts[name].encode("utf-8")
+            contents[name] = manifest.texts[name].encode("utf-8")
         elif content is not None:
-            found[name] = bytes(content)
-    return found
+            contents[name] = bytes(content)
+    return contents
 
 
 __all__ = ["Reconciled", "is_computed", "original_files", "reconciled", "renamed"]

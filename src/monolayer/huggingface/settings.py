@@ -79,8 +79,8 @@ LAYER_TYPES = ("full_attention", "sliding_attention")
 def check_settings(kind: HostKind, config: Mapping[str, Any]) -> None:
     """Refuse a `config.json` with an unknown key, or with a value that the proofs do not cover; `kind`: of the host."""
     if "quantization_config" in config:
-        said = config["quantization_config"]
-        if isinstance(said, dict) and said.get("quant_method") == "gguf":
+        quantization = config["quantization_config"]
+        if isinstance(quantization, dict) and quantization.get("quant_method") == "gguf":
             raise DataError(
                 "its config.json has the quantization_config that loading a GGUF file leaves, and with that "
                 "transformers looks for a GGUF file in place of the weights: remove the key if the weights are floats"
@@ -116,10 +116,10 @@ def unusual_generation(content: Mapping[str, object]) -> dict[str, object]:
     """
     if GENERATION_FILE not in content:
         return {}
-    said = read_generation(content)
+    settings = read_generation(content)
     return {
         key: value
-        for key, value in said.items()
+        for key, value in settings.items()
         if key not in FREE_GENERATION
         and value is not None
         and not any(type(value) is type(usual) and value == usual for usual in NEUTRAL.get(key, ()))
@@ -129,21 +129,21 @@ def unusual_generation(content: Mapping[str, object]) -> dict[str, object]:
 def read_generation(content: Mapping[str, Any]) -> dict[str, Any]:
     """The object in `generation_config.json`, one of the files in `content`; a `DataError` if it cannot be read."""
     try:
-        said = json.loads(bytes(content[GENERATION_FILE]))
+        settings = json.loads(bytes(content[GENERATION_FILE]))
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        settings = None
+    if not isinstance(settings, dict):
         raise DataError(f"{GENERATION_FILE} of the host cannot be read")
-    return said
+    return settings
 
 
 def stopping_tokens(config: Mapping[str, Any], content: Mapping[str, Any]) -> tuple[Any, ...]:
     """The ids at which `generate` stops, from generation_config.json or else config.json; they are not checked."""
-    said: object = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
-    said = config.get("eos_token_id") if said is None else said
-    if said is None:
+    stops: object = read_generation(content).get("eos_token_id") if GENERATION_FILE in content else None
+    stops = config.get("eos_token_id") if stops is None else stops
+    if stops is None:
         return ()
-    return tuple(said) if isinstance(said, list) else (said,)
+    return tuple(stops) if isinstance(stops, list) else (stops,)
 
 
 def generation_words(unusual: Mapping[str, object]) -> str:

@@ -46,8 +46,8 @@ THETA = 10000.0
 @cache
 def host_defaults() -> dict[str, dict[str, Any]]:
     """The content of `host_defaults.json`: the values of missing keys, for each architecture."""
-    said = files("monolayer.huggingface").joinpath("host_defaults.json").read_text("utf-8")
-    defaults: dict[str, dict[str, Any]] = json.loads(said)
+    text = files("monolayer.huggingface").joinpath("host_defaults.json").read_text("utf-8")
+    defaults: dict[str, dict[str, Any]] = json.loads(text)
     return defaults
 
 
@@ -63,8 +63,8 @@ def different_key(kind: HostKind, one: Mapping[str, Any], two: Mapping[str, Any]
 def settled(kind: HostKind, config: Mapping[str, Any]) -> dict[str, Any]:
     """Every key of a `config.json` that counts, with the default of those that are missing."""
     unread = UNREAD | GENERATION | ROTARY
-    said = {key: value for key, value in config.items() if key not in unread}
-    settings = {**host_defaults()[kind.name], **said}
+    read = {key: value for key, value in config.items() if key not in unread}
+    settings = {**host_defaults()[kind.name], **read}
     if "num_key_value_heads" in settings and settings["num_key_value_heads"] is None:
         settings["num_key_value_heads"] = settings["num_attention_heads"]
     if "head_dim" in settings and settings["head_dim"] is None:

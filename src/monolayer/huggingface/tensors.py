@@ -44,17 +44,17 @@ class Tensor:
 
     def digest(self) -> str:
         """SHA-256 of the type, shape and bytes."""
-        found = hashlib.sha256(f"{self.code} {list(self.shape)}\n".encode())
-        found.update(self.data)
-        return found.hexdigest()
+        digest = hashlib.sha256(f"{self.code} {list(self.shape)}\n".encode())
+        digest.update(self.data)
+        return digest.hexdigest()
 
     def numbers(self, dtype: Any = np.float64) -> Floats:
         """The numbers of the tensor, converted to `dtype`."""
         if self.code not in BY_CODE:
             raise ModelFileError(f"{self.name} holds {self.code}, which are not real numbers")
         fmt = BY_CODE[self.code]
-        found: Floats = fmt.numbers(fmt.raw(self.data)).astype(dtype).reshape(self.shape)
-        return found
+        numbers: Floats = fmt.numbers(fmt.raw(self.data)).astype(dtype).reshape(self.shape)
+        return numbers
 
     def is_finite(self) -> bool:
         """Whether no number of the tensor is infinite or NaN, whose exponents have all bits set."""
@@ -97,10 +97,10 @@ class ModelFiles(Mapping[str, Tensor]):
 
     def demand(self, name: str) -> Any:
         """The bytes of a file; a `ModelFileError` if it is missing or cannot be read."""
-        found = self.content.get(name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
-        if isinstance(found, OSError):
-            raise ModelFileError(f"{self.path / name} cannot be read: {found.strerror}")
-        return found
+        content = self.content.get(name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+        if isinstance(content, OSError):
+            raise ModelFileError(f"{self.path / name} cannot be read: {content.strerror}")
+        return content
 
     def object(self, name: str) -> JsonObject:
         """The object in a JSON file (`read_json`); a `ModelFileError` if the file is missing or cannot be read."""
@@ -188,14 +188,14 @@ def weight_map(content: bytes) -> dict[str, str]:
     """
     try:
         index = read_json(Path(INDEX_FILE), content)
-        said: Any = index["weight_map"]
-        if not isinstance(said, dict) or not all(type(name) is str for name in said.values()):
+        weight_map: Any = index["weight_map"]
+        if not isinstance(weight_map, dict) or not all(type(name) is str for name in weight_map.values()):
             raise ValueError("weight_map is not an object of names")
         if not isinstance(index["metadata"], dict):
             raise ValueError(f"metadata is {index['metadata']!r:.40}, not an object")
     except (ForeignError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFileError(f"{INDEX_FILE} cannot be read: {error!r}") from None
-    return said
+    return weight_map
 
 
 def shards_of(content: bytes) -> list[str]:

@@ -28,8 +28,8 @@ class Versioned:
 
     def text(self, fields: dict[str, Any]) -> str:
         """The text of the file with these fields."""
-        said = {"format": self.format, "version": self.version, **fields}
-        return json.dumps(said, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+        whole = {"format": self.format, "version": self.version, **fields}
+        return json.dumps(whole, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
     def read(self, content: bytes, made_of: Callable[[JsonFields], Content]) -> Content:
         """What `made_of` makes of the fields in these bytes; a `ModelFileError` where it raises, or the format differs.
@@ -37,13 +37,13 @@ class Versioned:
         `made_of` may raise what wrong types and values lead to: ValueError, KeyError, TypeError or AttributeError.
         """
         try:
-            said: JsonFields = read_json(Path(self.name), content)
-            if said.pop("format") != self.format:
+            fields: JsonFields = read_json(Path(self.name), content)
+            if fields.pop("format") != self.format:
                 raise ValueError("it does not say that it is one")
-            version = said.pop("version")
+            version = fields.pop("version")
             if version != self.version:
                 raise ModelFileError(f"{self.name} has version {version!r}; this monolayer reads {self.version}")
-            return made_of(said)
+            return made_of(fields)
         except (ForeignError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, ModelFileError):
                 raise

@@ -67,12 +67,12 @@ def _shards(files: ModelFiles) -> dict[str, set[str]]:
 def _tensors_of(content: bytes, dtype: str) -> dict[str, Floats]:
     """The tensors in the bytes of one file, widened to float64; they must be finite and have the type `dtype`."""
     fmt = FORMATS[dtype]
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for name, tensor in deserialize(bytes(content)):  # type: ignore[no-untyped-call]
         if tensor["dtype"] != fmt.code:
             other = BY_CODE[tensor["dtype"]].name if tensor["dtype"] in BY_CODE else tensor["dtype"]
             raise ForeignError(f"{name} is {other}, and config.json says {dtype}")
-        found[name] = fmt.numbers(fmt.raw(tensor["data"])).astype(np.float64).reshape(tensor["shape"])
-        if not np.isfinite(found[name]).all():
+        arrays[name] = fmt.numbers(fmt.raw(tensor["data"])).astype(np.float64).reshape(tensor["shape"])
+        if not np.isfinite(arrays[name]).all():
             raise ForeignError(f"{name} holds a number that is not finite")
-    return found
+    return arrays

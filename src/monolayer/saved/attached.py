@@ -95,7 +95,9 @@ class WithFacts(Saved):
         from monolayer.attaching.running import NotLoadedError
 
         try:
-            found = measure_answers(self.opened, data, progress=lambda stage, share: report(stage, 0.2 + 0.8 * share))
+            measured = measure_answers(
+                self.opened, data, progress=lambda stage, share: report(stage, 0.2 + 0.8 * share)
+            )
         except NotLoadedError as error:
             proof = replace(proof, measured=(*proof.measured, f"not measured here: {error}"))
             why = f"the weights are as they must be, but the model cannot be asked here: {error}"
@@ -104,16 +106,16 @@ class WithFacts(Saved):
             if proof:  # the files changed while they were read
                 raise
             return replace(proof, measured=(*proof.measured, f"not measured here: {error}"))
-        recall = f"asked: {found.returned:,} of {found.facts:,}"
-        proof = replace(proof, measured=(*proof.measured, str(found)), recall=recall)
-        if found.wrong:
-            why = f"asked here, it answers differently: {'; '.join(found.examples)}"
+        recall = f"asked: {measured.returned:,} of {measured.facts:,}"
+        proof = replace(proof, measured=(*proof.measured, str(measured)), recall=recall)
+        if measured.wrong:
+            why = f"asked here, it answers differently: {'; '.join(measured.examples)}"
             return replace(proof, verdict="refuted", reason=why)
-        if proof and proof.longest is not None and found.longest > proof.longest:
-            states = f"states of the host were up to {found.longest:.4g} long here"
+        if proof and proof.longest is not None and measured.longest > proof.longest:
+            states = f"states of the host were up to {measured.longest:.4g} long here"
             return replace(proof, verdict="undecided", reason=f"{states}, and the proof covers {proof.longest:,.0f}")
-        if proof and only and found.outside:
-            many = f"{found.outside:,} of the facts were returned"
+        if proof and only and measured.outside:
+            many = f"{measured.outside:,} of the facts were returned"
             why = f"{many}, but not by their own neurons, which may answer elsewhere"
             return replace(proof, verdict="undecided", reason=why)
         return proof
@@ -140,9 +142,9 @@ class WithFacts(Saved):
         """The sizes of host and facts, and what its tensors show of them."""
         stored = {name: size for name, size in self.opened.sizes.items() if size is not None}
         language = self.language
-        found = self.load().sizes if language is None or language.manifest is not None else language.sizes
-        found = {**found, **({} if language is None else language.shown)}
-        return Inspected({**found, "bytes": stored, "bytes_in_all": sum(stored.values())})
+        sizes = self.load().sizes if language is None or language.manifest is not None else language.sizes
+        sizes = {**sizes, **({} if language is None else language.shown)}
+        return Inspected({**sizes, "bytes": stored, "bytes_in_all": sum(stored.values())})
 
     @property
     def replaces(self) -> FolderKind:

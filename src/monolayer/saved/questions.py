@@ -82,16 +82,16 @@ class WithQuestions(Saved):
 
         try:
             part: Progress = lambda stage, share: report(stage, 0.2 + 0.8 * share)  # noqa: E731
-            found = measure(self.opened, data, judged.reach, judged.length, part)
+            measured = measure(self.opened, data, judged.reach, judged.length, part)
         except ModelFileError as error:
             if proof:  # the files changed while they were read
                 raise
             return replace(proof, measured=(*proof.measured, f"not measured here: {error}"))
-        proof = replace(proof, measured=(*proof.measured, str(found)))
-        if found.wrong:
-            return replace(proof, verdict="refuted", reason=f"asked here, it answers differently: {found.examples}")
-        if proof and found.outside:
-            why = f"the embeddings of {plural(found.outside, 'question')} are farther from the keys of their neurons"
+        proof = replace(proof, measured=(*proof.measured, str(measured)))
+        if measured.wrong:
+            return replace(proof, verdict="refuted", reason=f"asked here, it answers differently: {measured.examples}")
+        if proof and measured.outside:
+            why = f"the embeddings of {plural(measured.outside, 'question')} are farther from the keys of their neurons"
             return replace(proof, verdict="undecided", reason=f"{why} here than the proof covers")
         return proof
 
@@ -111,8 +111,8 @@ class WithQuestions(Saved):
         """Texts are classified by transformers; `unknown` is an answer like others, unless marks are asked for."""
 
         def values(data: Sequences) -> list[str | None]:
-            found: list[str | None] = model.answers(data, device=wanted.device)
-            return found
+            answers: list[str | None] = model.answers(data, device=wanted.device)
+            return answers
 
         seen = (lambda _, answers: model.known(answers)) if wanted.told else None
         return Asking(model.unanswerable, values, seen)

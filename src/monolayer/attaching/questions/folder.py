@@ -150,15 +150,15 @@ class Recognizer(ExtendedModel):
         if isinstance(X, str) and not names_files(X):
             return self.predict([X], strict=strict, unknown=unknown, device=device)[0]
         data = self.encode(X)
-        said = self.answers(data, device=device)
-        unseen = [row for row, answer in enumerate(said) if answer == self.manifest.unknown]
+        answers = self.answers(data, device=device)
+        unseen = [row for row, answer in enumerate(answers) if answer == self.manifest.unknown]
         if strict and unseen:
             text = data.texts(unseen[0])[0]
             raise DataError(f"{data.named(unseen[0])}: no stored question is near {text!r}")
-        found = np.array(said, dtype=object)
+        predicted = np.array(answers, dtype=object)
         if unknown is not REFUSE:
-            found[unseen] = unknown
-        return found
+            predicted[unseen] = unknown
+        return predicted
 
     def ids(self, data: Sequences) -> list[tuple[int, ...]]:
         """The ids of the texts in `data`."""
@@ -168,19 +168,19 @@ class Recognizer(ExtendedModel):
 
     def unanswerable(self, data: Sequences) -> dict[int, str]:
         """The rows of texts that cannot be answered, each with the reason in words."""
-        found = {row: self.encoder.misfit(ids) for row, ids in enumerate(self.ids(data))}
-        return {row: why for row, why in found.items() if why is not None}
+        misfits = {row: self.encoder.misfit(ids) for row, ids in enumerate(self.ids(data))}
+        return {row: why for row, why in misfits.items() if why is not None}
 
     @own_settings()
     def answers(self, data: Sequences, device: str | torch.device | None = None) -> list[str | None]:
         """The answer to each text; None for texts that are `unanswerable`."""
         ids = self.ids(data)
         rows = [row for row, text in enumerate(ids) if self.encoder.misfit(text) is None]
-        found = list[str | None]([None] * len(data))
-        said = self.running(device).say([ids[row] for row in rows]).classes if rows else np.zeros(0, np.int64)
-        for row, number in zip(rows, said.tolist(), strict=True):
-            found[row] = self.classes[number]
-        return found
+        answers = list[str | None]([None] * len(data))
+        classes = self.running(device).say([ids[row] for row in rows]).classes if rows else np.zeros(0, np.int64)
+        for row, number in zip(rows, classes.tolist(), strict=True):
+            answers[row] = self.classes[number]
+        return answers
 
     def known(self, answers: Sequence[str | None]) -> Bools:
         """Which answers `(N,)` are those of a stored question."""
@@ -200,8 +200,8 @@ class Recognizer(ExtendedModel):
         with new_folder(folder, overwrite=overwrite, kind=QUESTIONS) as scratch:
             for name in self.manifest.files:
                 (scratch / name).write_bytes(self.source.content[name])
-            own = {name: as_torch(tensor) for name, tensor in self.encoder.tensors.items()}
-            save_file({**own, **self.tensors}, scratch / WEIGHTS_FILE, metadata={"format": "pt"})
+            tensors = {name: as_torch(tensor) for name, tensor in self.encoder.tensors.items()}
+            save_file({**tensors, **self.tensors}, scratch / WEIGHTS_FILE, metadata={"format": "pt"})
             beside = {f"{SPARE}{name}": as_torch(tensor) for name, tensor in self.encoder.spare.items()}
             states = {KEPT: self.kept, REWORDED: self.reworded}
             beside |= {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in states.items()}
@@ -227,21 +227,21 @@ class Recognizer(ExtendedModel):
         if self.data is None or not self.limits:
             raise DataError("folders keep no texts of questions: build the model again (recognize) for this report")
         tokenizer, places = tokenizer_of(self.source.content[TOKENIZER]), self.manifest.places
-        found: dict[int, dict[str, object]] = {}
+        thresholds: dict[int, dict[str, object]] = {}
         for row in range(len(self.data)):
             text, answer = self.data.texts(row)
             ids = split_text(tokenizer, text, special_tokens=True, where=self.data.named(row))
             number = places[question_digest(ids)]
             tau = float(self.neurons.thresholds[number])
             limit = self.limits[number]
-            found.setdefault(
+            thresholds.setdefault(
                 number,
                 {
                     **{"row": row, "question": text, "answer": answer, "from": tau, "width": 1.0 - tau},
                     **{"limit": limit.words, "margin": limit.margin},
                 },
             )
-        return [found[number] for number in sorted(found)]
+        return [thresholds[number] for number in sorted(thresholds)]
 
     @property
     def sizes(self) -> dict[str, object]:
@@ -300,8 +300,8 @@ class Recognizer(ExtendedModel):
 
     def json(self) -> dict[str, object]:
         """The numbers of `sizes`, how many rows repeated others and, where it is known, `report`, for JSON output."""
-        said = {**self.sizes, "repeated": self.repeated}
-        return said if self.data is None else {**said, "report": self.report()}
+        numbers = {**self.sizes, "repeated": self.repeated}
+        return numbers if self.data is None else {**numbers, "report": self.report()}
 
     def readme(self) -> str:
         """The text of the README.md in the folder."""

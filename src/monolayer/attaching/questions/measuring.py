@@ -32,10 +32,10 @@ class Measured:
     moved: float
 
     def __str__(self) -> str:
-        said = (
+        asked = (
             f"asked here for {plural(self.asked, 'question')}, with eager and sdpa attention, in batches with padding"
         )
-        return f"{said}: {self.asked - self.wrong:,} right, embeddings within 1 − cos = {self.moved:.2g} of their keys"
+        return f"{asked}: {self.asked - self.wrong:,} right, embeddings within 1 − cos = {self.moved:.2g} of their keys"
 
 
 @own_settings()
@@ -54,11 +54,11 @@ def measure(opened: ModelFiles, data: Sequences, reach: float, length: float, re
     wrong, outside, moved = (np.zeros(len(rows), dtype=kind) for kind in (bool, bool, float))
     got: Sequence[int] = wanted.tolist()
     for kernel in KERNELS:
-        said = running.say([ids[row] for row in rows], kernel, report)
-        got = np.where(wrong, got, said.classes).tolist()
-        wrong |= said.classes != wanted
-        fell = said.turned(keys[neuron]) if len(keys) else np.zeros(len(rows))
-        odd = np.abs(np.linalg.norm(said.states, axis=1) - 1.0) > length
+        reply = running.say([ids[row] for row in rows], kernel, report)
+        got = np.where(wrong, got, reply.classes).tolist()
+        wrong |= reply.classes != wanted
+        fell = reply.turned(keys[neuron]) if len(keys) else np.zeros(len(rows))
+        odd = np.abs(np.linalg.norm(reply.states, axis=1) - 1.0) > length
         outside |= stored & (odd | (fell > reach))
         moved = np.maximum(moved, np.where(stored, fell, 0.0))
     examples = "; ".join(

@@ -178,9 +178,9 @@ def asked(
     wanted = np.concatenate([own[some], own[[each.question for each in reworded]], np.zeros(len(kept), np.int64)])
     for turn, kernel in enumerate(KERNELS):
         part = _part(report, turn / len(KERNELS), (turn + 1) / len(KERNELS))
-        said = running.say([each.ids for each in texts], kernel, part)
-        _check_answers(made, said.classes, wanted, [each.where for each in texts], f"{kernel} attention")
-        fell[some] = np.maximum(fell[some], said.turned(keys[some]))
+        reply = running.say([each.ids for each in texts], kernel, part)
+        _check_answers(made, reply.classes, wanted, [each.where for each in texts], f"{kernel} attention")
+        fell[some] = np.maximum(fell[some], reply.turned(keys[some]))
     entries = tuple(
         replace(each, moved=float(moved)) for each, moved in zip(made.manifest.questions, fell, strict=True)
     )
@@ -240,13 +240,13 @@ def again(
         pooled: Pooled = running.pooled([stored[number].ids for number in fresh], report)
         states = running.read(pooled, attention_output(made.basis, base, made.manifest.pooling))
         rows[fresh] = key_rows(states, made.basis, base)
-    found = assembled(made, stored, rows)
-    found = replace(found, data=data, repeated=len(data) - len(stored))
+    recognizer = assembled(made, stored, rows)
+    recognizer = replace(recognizer, data=data, repeated=len(data) - len(stored))
     if not fresh:
-        return found
+        return recognizer
     at = unit(rows)
     at[fresh] = states
-    return asked(found, stored, at, device, report)
+    return asked(recognizer, stored, at, device, report)
 
 
 # -- thresholds ------------------------------------------------------------------------------------------------
@@ -254,8 +254,8 @@ def again(
 
 def unit(rows: Floats) -> Floats:
     """The keys `(N, D)`: rows divided by their lengths."""
-    found: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return found
+    directions: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return directions
 
 
 def _down_to_rewordings(
@@ -294,7 +294,7 @@ def _answers(stored: Sequence[Question]) -> Ints:
 
 def _limits(found: Thresholds, stored: Sequence[Question], kept: Sequence[str]) -> list[Limit]:
     """What makes each threshold as large as it is."""
-    said = []
+    limits = []
     margins = [tau - near if near > -1.0 else None for tau, near in zip(found.tau, found.nearest, strict=True)]
     for neighbour, text, margin in zip(found.neighbour.tolist(), found.kept.tolist(), margins, strict=True):
         if neighbour != NOBODY:
@@ -303,8 +303,8 @@ def _limits(found: Thresholds, stored: Sequence[Question], kept: Sequence[str]) 
             words = kept[text] if text < len(kept) else "a text to keep"
         else:
             words = "the floor"
-        said.append(Limit(words, None if margin is None else float(margin)))
-    return said
+        limits.append(Limit(words, None if margin is None else float(margin)))
+    return limits
 
 
 def _in_float32(encoder: Encoder, room: Floats) -> str:

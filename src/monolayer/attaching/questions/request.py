@@ -165,14 +165,14 @@ def _rewordings(encoder: Encoder, source: ModelFiles, given: object, stored: Seq
         return []
     data = read_facts(given, None, AS_THEY_ARE)
     tokenizer, number = tokenizer_of(source.content[TOKENIZER]), {each.ids: place for place, each in enumerate(stored)}
-    found = []
+    rewordings = []
     for row in range(len(data)):
         (text, other), where = data.texts(row), f"rewordings, {data.named(row)}"
         question = number.get(_ids(encoder, tokenizer, text, where))
         if question is None:
             raise DataError(f"{where}: the question {text!r} is not among the questions")
-        found.append(Text(_ids(encoder, tokenizer, other, where), where, question))
-    return found
+        rewordings.append(Text(_ids(encoder, tokenizer, other, where), where, question))
+    return rewordings
 
 
 def _texts(encoder: Encoder, source: ModelFiles, texts: Any) -> list[Text]:

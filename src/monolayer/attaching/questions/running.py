@@ -44,8 +44,8 @@ class Said(NamedTuple):
     def turned(self, keys: Floats) -> Floats:
         """1 − cos(k, û) of the first texts `(M,)`, for one key `(M, D)` each."""
         states = self.states[: len(keys)]
-        found: Floats = 1.0 - (keys * states).sum(axis=1) / np.linalg.norm(states, axis=1)
-        return found
+        turned: Floats = 1.0 - (keys * states).sum(axis=1) / np.linalg.norm(states, axis=1)
+        return turned
 
 
 class Running:
@@ -67,8 +67,8 @@ class Running:
         with torch.random.fork_rng(devices=[]):  # the model draws weights, which are then replaced
             kinds: Any = AutoModelForSequenceClassification
             made = kinds.from_config(AutoConfig.for_model(**config), dtype=self.dtype)
-        own = {name: as_torch(tensor) for name, tensor in encoder.tensors.items()}
-        missing, odd = made.load_state_dict({**own, **added}, strict=False)
+        tensors = {name: as_torch(tensor) for name, tensor in encoder.tensors.items()}
+        missing, odd = made.load_state_dict({**tensors, **added}, strict=False)
         left = [name for name in missing if added or not name.startswith((encoder.kind.pooler, encoder.kind.head))]
         if left or odd:
             raise DataError(f"transformers has other tensors in this architecture: {[*left, *odd][0]}")
@@ -100,8 +100,8 @@ class Running:
         matrix = torch.from_numpy(output).to(self.dtype)
         state = functional.linear(pooled.mean, matrix) + pooled.first
         normed = functional.layer_norm(state, (self.encoder.width,), eps=self.encoder.epsilon)
-        found: Floats = normed.double().numpy() / np.sqrt(self.encoder.width)
-        return found
+        directions: Floats = normed.double().numpy() / np.sqrt(self.encoder.width)
+        return directions
 
     def at(self, states: Floats) -> Ints:
         """The classes `(N,)` that the appended layers and the head give at û `(N, D)`; no other token counts there."""
@@ -118,8 +118,8 @@ class Running:
                 fired = activation(part(f"{start}{kind.linear['W_1']}")(h))
                 h = part(f"{start}{kind.norms[1]}")(part(f"{start}{kind.linear['W_2']}")(fired) + h)
             logits = part(kind.head)(squash(part(kind.pooler)(h)))
-        found: Ints = logits.argmax(dim=-1).cpu().numpy()
-        return found
+        classes: Ints = logits.argmax(dim=-1).cpu().numpy()
+        return classes
 
     def say(self, texts: Sequence[Sequence[int]], kernel: str = "sdpa", report: Progress | None = None) -> Said:
         """What the classifier says about texts, in batches of similar lengths with padding."""

@@ -194,9 +194,9 @@ class Location:
         answer, state, changed = self.writers.ablated(number)
         least = np.delete(state, i).min(initial=PROVED)
         others = Others(int(changed.sum() - changed[i]), CERTAINTIES[least])
-        own = bool(changed[i]) if state[i] > NOT_KNOWN else None
+        changes = bool(changed[i]) if state[i] > NOT_KNOWN else None
         (named,) = self._named(answer[i : i + 1], state[i : i + 1])
-        return Ablation(self._neuron(number), named, own, CERTAINTIES[state[i]], others)
+        return Ablation(self._neuron(number), named, changes, CERTAINTIES[state[i]], others)
 
     @property
     def _each(self) -> int:

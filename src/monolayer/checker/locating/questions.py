@@ -25,34 +25,35 @@ def locate_questions(folder: ModelFiles, data: Sequences) -> Location:
     """`locate` in an encoder with questions. A question without an answer stands for the one that is stored."""
     if data.prompts is None:
         raise DataError("this folder holds questions and answers: give questions as text, with or without answers")
-    found = read_questions(folder)
-    changed = found.changed()
+    questions = read_questions(folder)
+    changed = questions.changed()
     if changed is not None:
         raise UnhandledError(changed)
-    asked = asked_questions(found, data)
+    asked = asked_questions(questions, data)
     if asked.missing:
         row = asked.missing[0]
         raise DataError(f"{data.named(row)}, {data.texts(row)[0]!r}: the folder holds no neuron for this question")
-    caps = proved_caps(found)
+    caps = proved_caps(questions)
     facts = []
     for row in asked.rows.tolist():
         text, answer = data.texts(row)
         facts.append(Fact(row, None, text, answer or None))
-    encoder = found.encoder
+    encoder = questions.encoder
     writes = [
-        f"{encoder.layer(encoder.layers + layer)}{encoder.kind.linear['W_2']}.weight" for layer in range(found.layers)
+        f"{encoder.layer(encoder.layers + layer)}{encoder.kind.linear['W_2']}.weight"
+        for layer in range(questions.layers)
     ]
     reach = float(caps.reach[asked.neuron].min(initial=1.0))
     return Location(
         facts,
-        _writers(found, caps, asked),
+        _writers(questions, caps, asked),
         tuple(Slice(name, axis=1) for name in writes),
-        lambda fact: _read_slices(found, int(asked.neuron[fact])),
+        lambda fact: _read_slices(questions, int(asked.neuron[fact])),
         None,
-        lambda numbers: [found.classes[number] for number in numbers.tolist()],
+        lambda numbers: [questions.classes[number] for number in numbers.tolist()],
         f"{encoder.dtype}, at embeddings û with 1 − cos(k, û) ≤ {reach:.3g} of a key",
-        (*assumed(found), *measured(found, caps)),
-        lambda fact: _ball(found, caps, int(asked.neuron[fact])),
+        (*assumed(questions), *measured(questions, caps)),
+        lambda fact: _ball(questions, caps, int(asked.neuron[fact])),
     )
 
 

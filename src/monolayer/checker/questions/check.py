@@ -190,12 +190,12 @@ def measured(found: QuestionFolder, caps: Caps) -> tuple[str, ...]:
     rest = len(found.manifest.questions) - len(moved)
     left = () if rest == 0 else (f"{plural(rest, 'question')} were restored from a record and not measured again",)
     batches = by.get("in_batches")
-    said = (
+    words = (
         f"when questions were stored, their embeddings were within 1 − cos = {above(max(moved))} of their keys, each "
         f"question alone, and {batches} of them in batches with padding, with eager and sdpa attention ({where}); "
         "where other texts are is not claimed"
     )
-    return (said, *left)
+    return (words, *left)
 
 
 def assumed(found: QuestionFolder) -> tuple[str, ...]:

@@ -81,8 +81,8 @@ class QuestionFolder:
         small = {
             name: file_digest(part) for name, part in self.opened.content.items() if name in (*COPIED, "config.json")
         }
-        said = json.dumps([small, dict(sorted(self.digests.items()))], sort_keys=True)
-        return hashlib.sha256(said.encode()).hexdigest()
+        content = json.dumps([small, dict(sorted(self.digests.items()))], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
 
     def changed(self) -> str | None:
         """What was changed in the encoder after questions were stored, in words; None if nothing was."""

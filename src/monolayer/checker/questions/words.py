@@ -195,12 +195,12 @@ class Words:
         layers, root = self.found.layers, self.sizes.root
         moved = self.sizes.after(1 + 2 * (layers - 1), FLATTEST)
         wanted = (WANTED + self._head_error(moved)) / root  # (R,)
-        own = self.found.signs * (self.written @ self.dense.T)  # (K, R)
+        along = self.found.signs * (self.written @ self.dense.T)  # (K, R)
         whole, seen = lengths(self.written)[:, None], lengths(centred(self.written))[:, None]
         bounds = np.full((2, len(self.written)), np.inf)
         for later in range(2):
             other = self.base[later] + self.left[later] + root * np.sqrt(self.found.encoder.epsilon) + self.lost[later]
-            gain = own - PADDING * (self.reads * self.share * whole + wanted * (seen + self.share * whole))
+            gain = along - PADDING * (self.reads * self.share * whole + wanted * (seen + self.share * whole))
             need = self.ground[later] + self.reads * (self.left[later] + self.lost[later]) + wanted * other
             flat = FLATTEST * seen - (1.0 + (FLATTEST + 1.0) * self.share) * whole  # so that κ ≤ FLATTEST
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -259,7 +259,7 @@ class Words:
         """Whether `unknown` has the largest logit wherever all neurons are silent, whatever û is (Q5, Q6)."""
         least, most, flat = self.seen_length
         rest = self.left[0] + self.level.loose * self.level.size + self.quiet
-        own = self.found.signs[0] * (self.dense @ self.seen) - self.reads * rest
+        along = self.found.signs[0] * (self.dense @ self.seen) - self.reads * rest
         moved = self.sizes.after(1 + 2 * (self.found.layers - 1), flat)
-        seen = self.sizes.root * own / most / PADDING - self._head_error(moved)
+        seen = self.sizes.root * along / most / PADDING - self._head_error(moved)
         return bool(least > 0.0 and self.decides(float(seen.min())))
