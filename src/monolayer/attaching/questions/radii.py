@@ -107,9 +107,8 @@ def out_of_strips(
     step = max(1, AT_ONCE // max(1, count))
     for start in range(0, first, step):
         some = slice(start, min(first, start + step))
-        row, other = np.nonzero((answers[some][:, None] == answers) & (layer[some][:, None] < layer))
-        row += start
-        cosines = (keys[row] * keys[other]).sum(axis=1)
+        pairs = np.nonzero((answers[some][:, None] == answers) & (layer[some][:, None] < layer))
+        cosines, row, other = (keys[some] @ keys.T)[pairs], pairs[0] + start, pairs[1]
         most, least = widened(cosines, psi) + room[row], narrowed(cosines, psi) - room[row]
         while True:
             inside = np.flatnonzero((most > thresholds[row]) & (least < thresholds[row]))
