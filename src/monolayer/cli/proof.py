@@ -49,7 +49,7 @@ class ClaimOptions:
 
     @property
     def none(self) -> bool:
-        """Whether nothing is to be proved beyond the labels, whoever else is asked."""
+        """Whether nothing is to be proved beyond the labels; `ask` only adds a measurement."""
         return replace(self, ask=None) == ClaimOptions()
 
 

@@ -174,7 +174,7 @@ def in_numbers(model: Answering, data: Sequences) -> Sequences:
 
 
 PLAIN = Reading()
-"""No options: the file names and the data decide everything."""
+"""The options of a command that was given none: the file names and the data decide everything."""
 
 
 def reads(command: Callable[..., None]) -> Callable[..., None]:

@@ -44,7 +44,7 @@ def recognize(
     storing: Storing,
     reading: Reading = PLAIN,
 ) -> None:
-    """Store the questions and answers of DATA in the sentence encoder in ENCODER: a classifier that says unknown else.
+    """Store the questions and answers of DATA in the encoder in ENCODER: a classifier that says unknown elsewhere.
 
     It answers a question also in other words, as far as the encoder puts them near it. Every question is asked before
     the folder is written; then the claims about the layers are proved from the files.

@@ -75,7 +75,7 @@ def chosen_rows(subject: Subject, data: Sequences, X: object, lengths: object = 
 
 
 def _rows_by_number(size: int, rows: Array) -> Ints:
-    """Row numbers in rising order, each once; numbers that are not rows of data of this size are an error."""
+    """Sort row numbers and drop repeats; refuse numbers that are not rows of data of this size."""
     if rows.dtype == bool or len(rows) == 0:
         raise DataError("rows are chosen by their numbers, at least one: np.flatnonzero(mask) gives those of a mask")
     bad = rows[(rows < 0) | (size <= rows)]
@@ -121,7 +121,7 @@ def _equal_rows(subject: Subject, data: Sequences, asked: Sequences, way_out: st
 
 
 def _matching_numbers(asked: Ints, data: Ints) -> Matches:
-    """Matches of whole numbers: of `[2, 0]` in `[0, 1, 0]`, first `[-1, 0]`, places `[0, 2]`, asked `[1, 1]`."""
+    """Match whole numbers: of `[2, 0]` in `[0, 1, 0]`, first `[-1, 0]`, places `[0, 2]`, asked `[1, 1]`."""
     size = int(max(asked.max(initial=0), data.max(initial=0))) + 1
     first_in_asked, first_in_data = _first_places(asked, size), _first_places(data, size)
     places = np.flatnonzero(first_in_asked[data] >= 0)

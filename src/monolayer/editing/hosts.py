@@ -23,7 +23,7 @@ from monolayer.saved.kinds import open_model
 from monolayer.table import plural
 
 NAMED = 5
-"""Tensors that a row names; the rest it counts."""
+"""How many tensors a row names; it counts the others."""
 
 
 @dataclass(frozen=True)

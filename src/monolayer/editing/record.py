@@ -22,16 +22,16 @@ from monolayer.table import as_html, as_table
 EditKind = Literal["forget", "edit", "insert"]
 RECORD_FORMAT, RECORD_VERSION = "monolayer-edit", 1
 FACTS_SHOWN = 100
-"""Facts that a record lists, and answers that a comparison lists; the rest are counted."""
+"""How many facts a record lists, and how many answers a comparison lists; they count the others."""
 _BACK = {"before": "after", "after": "before"}
 ARRAYS = ("out", "put", "before", "after")
 """Fields of a splice that are arrays."""
 SAID = ("kind", "claim", "facts", "shared", "source", "result")
 """Fields of a record that its file holds unchanged."""
 NAMES_SHOWN = 6
-"""Leftover names that are shown in a table."""
+"""How many leftover names a table shows."""
 TOKENS_SHOWN = 16
-"""Tokens of a fact that are shown."""
+"""How many tokens of a fact are shown."""
 NUMBERS = ("float64", "float32", "float16", "int64", "int16", "uint64")
 """Types of arrays in a record; bfloat16 stands there as the bits of int16."""
 

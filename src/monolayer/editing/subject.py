@@ -175,7 +175,7 @@ class Own:
     way_out: ClassVar = GIVE_ALL
     """How else one comes to the model of an edit."""
     unknown: ClassVar[str | None] = None
-    """The class for what the model does not hold: it has none, and knows its data by fingerprints."""
+    """None: the model has no class for what it does not hold, and recognizes its data by fingerprints."""
     may_change: ClassVar = frozenset({"steps", "width", "vocabulary", "classes", NAMES_KEY, "draw", "summary"})
     """Keys of the configuration that an edit may change."""
 
@@ -231,7 +231,7 @@ class Own:
         return Own(model.to(self.model.bos.device))
 
     def renamed(self, data: Sequences) -> Own:
-        """The model, which nobody else has yet, with other names for its rows; `data`: what it holds, by them."""
+        """Give the model, which no caller has seen yet, other names for its rows; `data`: what it holds, by them."""
         card, classes = self.model.card, None if data.labels is None else data.labels.classes
         if card.next_token:
             classes = data.vocabulary

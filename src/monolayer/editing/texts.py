@@ -31,7 +31,7 @@ class TextSubject:
 
     @property
     def labelling(self) -> Labelling:
-        """What an answer belongs to: to a whole text."""
+        """An answer belongs to a whole text."""
         return SEQUENCE
 
     def adopt(self, data: Sequences) -> Sequences:

@@ -99,7 +99,7 @@ class Stock(Saved):
         return StockModel.of(self.files)
 
     def asking(self, model: Any, wanted: Wanted) -> Asking:
-        """In float64; a class says what the folder does not hold."""
+        """Evaluated in float64; one class says that the folder does not hold an input."""
         if wanted.told:
             model.check_tells_unknown()
         known = (lambda _, labels: model.known(labels)) if wanted.told else None

@@ -24,7 +24,7 @@ from monolayer.attaching.questions.layer import (
 )
 from monolayer.attaching.questions.radii import NOBODY, Thresholds, default_floor, lowered, reach_of, strips, thresholds
 from monolayer.attaching.questions.request import Question, Request, Text, each_once, questions_of
-from monolayer.attaching.questions.running import KERNELS, Pooled, Running, Said
+from monolayer.attaching.questions.running import KERNELS, Pooled, Reply, Running
 from monolayer.bar import reporting, shows_progress
 from monolayer.data import Sequences
 from monolayer.errors import DataError, PrecisionError
@@ -172,7 +172,7 @@ def asked(
     running = Running(made.encoder, made.config, made.tensors, device)
     own, keys = made.neurons.answers, unit(made.neurons.rows)
     _check_answers(made, running.at(states), own, [each.where for each in stored], "each text alone")
-    fell = Said(own, states).turned(keys)
+    fell = Reply(own, states).turned(keys)
     some = tried(stored, made.neurons.thresholds)
     texts: list[Question | Text] = [*(stored[row] for row in some), *reworded, *kept]
     wanted = np.concatenate([own[some], own[[each.question for each in reworded]], np.zeros(len(kept), np.int64)])

@@ -35,7 +35,7 @@ class Pooled(NamedTuple):
     spread: Floats
 
 
-class Said(NamedTuple):
+class Reply(NamedTuple):
     """What the classifier says about texts: the number of the class `(N,)`, and û `(N, D)`."""
 
     classes: Ints
@@ -121,7 +121,7 @@ class Running:
         classes: Ints = logits.argmax(dim=-1).cpu().numpy()
         return classes
 
-    def say(self, texts: Sequence[Sequence[int]], kernel: str = "sdpa", report: Progress | None = None) -> Said:
+    def say(self, texts: Sequence[Sequence[int]], kernel: str = "sdpa", report: Progress | None = None) -> Reply:
         """What the classifier says about texts, in batches of similar lengths with padding."""
         encoder, pad = self.encoder, int(self.encoder.config.get("pad_token_id") or 0)
         classes, states = np.empty(len(texts), np.int64), np.empty((len(texts), encoder.width))
@@ -148,7 +148,7 @@ class Running:
                     states[rows] = seen[0].double().cpu().numpy() / np.sqrt(encoder.width)
         finally:
             hook.remove()
-        return Said(classes, states)
+        return Reply(classes, states)
 
 
 def _batches(texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[int]]]:

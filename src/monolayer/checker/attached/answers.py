@@ -26,7 +26,7 @@ KEYS_AT_ONCE = 1 << 12
 """How many keys of later blocks are compared with written rows at a time."""
 
 
-class Said(NamedTuple):
+class JudgedTokens(NamedTuple):
     """The judgement on neurons `(M,)` that were asked for tokens.
 
     `right`: whether the logit of the token is the largest in every evaluation. `wrong`: whether it is the largest in
@@ -72,7 +72,7 @@ class Head:
         unit_rows: Floats = np.divide(seen, length, out=np.zeros_like(seen), where=length > 0.0)
         return unit_rows
 
-    def judge(self, rows: Floats, tokens: Ints, share: Floats, D: int) -> Said:
+    def judge(self, rows: Floats, tokens: Ints, share: Floats, D: int) -> JudgedTokens:
         """Judge whether the answers at states along written rows `(n, D)` are `tokens` `(n,)`.
 
         `share` `(n,)`: how far what the last norm returns may be from the row's direction, as a share of √D.
@@ -100,7 +100,7 @@ class Head:
             right[some] = fits & (gap > doubt).all(axis=1)
             gap[line, own] = 0.0
             wrong[some] = fits & (-gap > doubt).any(axis=1)
-        return Said(right, wrong, answer)
+        return JudgedTokens(right, wrong, answer)
 
     def _doubt(self, logits: Floats, own: Ints, moved: Floats, length: Floats, D: int) -> Floats:
         """How far evaluations of `logits[:, own] - logits` may be off (A5).
@@ -153,7 +153,9 @@ def judge_written(attached: AttachedFolder, caps: Caps, near: Near, head: Head) 
     return Written(firm, np.where(firm, share, 1.0))
 
 
-def judge_at_longest(attached: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> tuple[Caps, Said]:
+def judge_at_longest(
+    attached: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints
+) -> tuple[Caps, JudgedTokens]:
     """Judge as `judge_answers` does, and lower L of Lemma A4 where that decides more tokens.
 
     L is halved as long as tokens are undecided and it still covers the states that were measured. A token that is
@@ -173,15 +175,17 @@ def judge_at_longest(attached: AttachedFolder, caps: Caps, near: Near, asked: In
             right[left], wrong[left] = judged.right, judged.wrong
             left = left[~judged.right & ~judged.wrong]
         shorter /= 2.0
-    return caps, Said(right, wrong, answer)
+    return caps, JudgedTokens(right, wrong, answer)
 
 
-def judge_answers(attached: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> Said:
+def judge_answers(attached: AttachedFolder, caps: Caps, near: Near, asked: Ints, tokens: Ints) -> JudgedTokens:
     """Judge whether the neurons `asked` `(M,)` answer `tokens` `(M,)` at every state of their caps (A4, A5)."""
     return _judge_answers(attached, caps, near, Head(attached), asked, tokens)
 
 
-def _judge_answers(attached: AttachedFolder, caps: Caps, near: Near, head: Head, asked: Ints, tokens: Ints) -> Said:
+def _judge_answers(
+    attached: AttachedFolder, caps: Caps, near: Near, head: Head, asked: Ints, tokens: Ints
+) -> JudgedTokens:
     """`judge_answers` with the head of the folder, which is read from its files."""
     D = attached.host.width
     firm, share = judge_written(attached, caps, near, head)
@@ -194,7 +198,7 @@ def _judge_answers(attached: AttachedFolder, caps: Caps, near: Near, head: Head,
     groups = head.judge(rows, own, cases[:, 2], D)
     number = number.reshape(-1)
     sound = firm[asked] & ~near.spoilt[asked] & ~hidden[asked]
-    return Said(groups.right[number] & sound, groups.wrong[number] & sound, groups.got[number])
+    return JudgedTokens(groups.right[number] & sound, groups.wrong[number] & sound, groups.got[number])
 
 
 def _row_lengths(rows: Floats) -> Floats:

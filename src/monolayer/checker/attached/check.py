@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monolayer.arrays import Ints
-from monolayer.checker.attached.answers import Said, judge_at_longest
+from monolayer.checker.attached.answers import JudgedTokens, judge_at_longest
 from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours
 from monolayer.checker.attached.files import AttachedFolder, differs_from, read_attached
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
@@ -231,16 +231,16 @@ def _findings(
     data: Sequences,
     near: Near,
     asked: AskedTokens,
-    said: Said,
+    judged: JudgedTokens,
     unknown: list[tuple[FactIds, str]],
 ) -> Iterator[Finding]:
     """The wrong and the unsure tokens in words, at most `MOST_FINDINGS` of each kind; then facts without neurons."""
     name = TokenNames(attached.opened.content[TOKENIZER])
     several = len(attached.manifest.templates) > 1
-    for which, kind in ((said.wrong, "wrong"), (~said.right & ~said.wrong, "unsure")):
+    for which, kind in ((judged.wrong, "wrong"), (~judged.right & ~judged.wrong, "unsure")):
         for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
             fact, place = asked.facts[point], int(asked.place[point])
-            wanted, answered = (name(int(each)) for each in (asked.token[point], said.got[point]))
+            wanted, answered = (name(int(each)) for each in (asked.token[point], judged.got[point]))
             other = near.by.get(int(asked.neuron[point]))
             why = "according to the stored weights" if kind == "wrong" else DOUBT
             why += "" if other is None else f" (neuron {other})"

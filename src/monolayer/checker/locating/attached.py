@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monolayer.arrays import Ints
-from monolayer.checker.attached.answers import Said, judge_answers, judge_at_longest
+from monolayer.checker.attached.answers import JudgedTokens, judge_answers, judge_at_longest
 from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours, fires_for_sure
 from monolayer.checker.attached.check import OTHER, assumed, measured
 from monolayer.checker.attached.files import AttachedFolder, read_attached
@@ -119,13 +119,15 @@ def _stored(attached: AttachedFolder, caps: Caps, near: Near, data: Sequences) -
     ]
 
 
-def _writers(attached: AttachedFolder, caps: Caps, near: Near, neurons: Ints, tokens: Ints, said: Said) -> Writers:
+def _writers(
+    attached: AttachedFolder, caps: Caps, near: Near, neurons: Ints, tokens: Ints, judged: JudgedTokens
+) -> Writers:
     """The neurons that may write at each token `(M,)` of answers, whose own neurons are `neurons` `(M,)`.
 
-    `said`: the judgement on these tokens.
+    `judged`: the judgement on these tokens.
     """
-    answer = np.where(said.right, tokens, said.got)
-    state = np.where(said.right, PROVED, np.where(near.spoilt[neurons], NOT_KNOWN, MEASURED))
+    answer = np.where(judged.right, tokens, judged.got)
+    state = np.where(judged.right, PROVED, np.where(near.spoilt[neurons], NOT_KNOWN, MEASURED))
     pairs: list[tuple[int, int, bool, int]] = []
     for fact, own in enumerate(neurons.tolist()):
         others = near.others.get(own, [])

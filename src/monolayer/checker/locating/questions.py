@@ -57,10 +57,10 @@ def locate_questions(folder: ModelFiles, data: Sequences) -> Location:
     )
 
 
-def _writers(found: QuestionFolder, caps: Caps, asked: AskedQuestions) -> Writers:
+def _writers(questions: QuestionFolder, caps: Caps, asked: AskedQuestions) -> Writers:
     """The neurons that may write around the keys of the questions that are asked for."""
     own = asked.neuron
-    answers = found.answers
+    answers = questions.answers
     state = np.where(caps.reach[own] >= LEAST_REACH, PROVED, MEASURED)
     silent_angle = np.arccos(np.clip(caps.silent / (1.0 + caps.length), -1.0, 1.0))
     ball = np.arccos(1.0 - caps.reach[own])
@@ -78,25 +78,25 @@ def _writers(found: QuestionFolder, caps: Caps, asked: AskedQuestions) -> Writer
             pairs.append((fact, neuron, True, 0 if not others else int(answers[neuron]), known))
             pairs += [(fact, other, False, int(answers[neuron]), NOT_KNOWN) for other in others]
     columns = np.array(pairs, dtype=np.int64).reshape(-1, 5).T
-    layer, index = np.divmod(columns[1], found.encoder.per_layer)
-    neuron, count = layer * found.encoder.neurons + index, found.layers * found.encoder.neurons
+    layer, index = np.divmod(columns[1], questions.encoder.per_layer)
+    neuron, count = layer * questions.encoder.neurons + index, questions.layers * questions.encoder.neurons
     without = KnownAnswers(columns[3], columns[4])
     return writers_of(KnownAnswers(answers[own], state), columns[0], neuron, columns[2] > 0, without, count)
 
 
-def _read_slices(found: QuestionFolder, neuron: int) -> tuple[Slice, ...]:
+def _read_slices(questions: QuestionFolder, neuron: int) -> tuple[Slice, ...]:
     """The row and the bias that a neuron reads with."""
-    layer, index = divmod(neuron, found.encoder.per_layer)
-    start = f"{found.encoder.layer(found.encoder.layers + layer)}{found.encoder.kind.linear['W_1']}"
+    layer, index = divmod(neuron, questions.encoder.per_layer)
+    start = f"{questions.encoder.layer(questions.encoder.layers + layer)}{questions.encoder.kind.linear['W_1']}"
     return Slice(f"{start}.weight", index), Slice(f"{start}.bias", index)
 
 
-def _ball(found: QuestionFolder, caps: Caps, neuron: int) -> KeyBall:
+def _ball(questions: QuestionFolder, caps: Caps, neuron: int) -> KeyBall:
     """Where a neuron is, and the embeddings at which it answers and at which it is silent."""
-    layer, index = divmod(neuron, found.encoder.per_layer)
-    radius = 1.0 - found.manifest.questions[neuron].threshold
+    layer, index = divmod(neuron, questions.encoder.per_layer)
+    radius = 1.0 - questions.manifest.questions[neuron].threshold
     silent = 1.0 - float(caps.silent[neuron]) / (1.0 + caps.length)
-    return KeyBall(found.encoder.layers + layer, layer, index, radius, float(caps.reach[neuron]), silent)
+    return KeyBall(questions.encoder.layers + layer, layer, index, radius, float(caps.reach[neuron]), silent)
 
 
 __all__ = ["locate_questions"]

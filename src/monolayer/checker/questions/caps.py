@@ -20,7 +20,7 @@ LEAST_REACH = 2.0**-18
 """A question counts as proved if its surroundings are at least this wide."""
 COSINES_AT_ONCE = 1 << 22
 SLACK = 2.0**-30
-"""More than bounds on cosines are off by their own rounding, in binary64."""
+"""Exceeds the rounding errors, in binary64, of the bounds on cosines."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,38 +48,38 @@ class Caps:
 class Inputs:
     """The inputs of neurons as functions of ⟨k, û⟩ (Q1, Q3)."""
 
-    def __init__(self, found: QuestionFolder, words: Words) -> None:
-        self.found, self.words = found, words
-        encoder, sizes = found.encoder, words.sizes
+    def __init__(self, folder: QuestionFolder, words: Words) -> None:
+        self.folder, self.words = folder, words
+        encoder, sizes = folder.encoder, words.sizes
         D, root, x = encoder.width, sizes.root, words.x
-        self.size = lengths(found.reads)
+        self.size = lengths(folder.reads)
         if not (self.size > 0.0).all():
             raise UnhandledError("a neuron of a question reads nothing")
-        self.keys, self.alpha = found.reads / self.size[:, None], self.size * root
-        self.err = PADDING * (BINARY32.gamma(D + 2.0) * (self.size * x + np.abs(found.bias)) + 2.0**-90)
-        self.most = (1.01 + 4.0 * sizes.round) * np.maximum(1.0, self.size * x + found.bias + self.err)
-        largest = float(np.max(self.size * x + np.abs(found.bias) + self.err, initial=0.0))
+        self.keys, self.alpha = folder.reads / self.size[:, None], self.size * root
+        self.err = PADDING * (BINARY32.gamma(D + 2.0) * (self.size * x + np.abs(folder.bias)) + 2.0**-90)
+        self.most = (1.01 + 4.0 * sizes.round) * np.maximum(1.0, self.size * x + folder.bias + self.err)
+        largest = float(np.max(self.size * x + np.abs(folder.bias) + self.err, initial=0.0))
         if not largest <= min(FINITE, encoder.format.largest):
             raise UnhandledError("a neuron reads with weights so large that its input may not be finite")
         self._check_finite()
 
     def _check_finite(self) -> None:
         """Refuse neurons that could write a number that is not finite (Q2)."""
-        found, fmt, words = self.found, self.found.encoder.format, self.words
-        rest = float(np.abs(found.constant).max()) + words.x + words.level.most
-        for layer in range(found.layers):
-            mine = np.flatnonzero(found.layer == layer)
+        folder, fmt, words = self.folder, self.folder.encoder.format, self.words
+        rest = float(np.abs(folder.constant).max()) + words.x + words.level.most
+        for layer in range(folder.layers):
+            mine = np.flatnonzero(folder.layer == layer)
             if not len(mine):
                 continue
-            peak = float(np.abs(found.writes[mine]).max())
+            peak = float(np.abs(folder.writes[mine]).max())
             total = float(self.most[mine].sum()) * peak + rest
             room = min(FINITE / words.sizes.root, fmt.largest / (1.0 + 4.0 * words.sizes.round))
             if total <= room:
                 continue
-            rows, most = self.found.reads[mine], 1.01 + 4.0 * words.sizes.round
+            rows, most = self.folder.reads[mine], 1.01 + 4.0 * words.sizes.round
             gram = rows @ rows.T
             spectral = PADDING * min(float(np.abs(gram).sum(axis=1).max()), float(np.sqrt((gram * gram).sum())))
-            start = float((-found.bias[mine] - self.err[mine] - found.encoder.silence - 1.0).min())
+            start = float((-folder.bias[mine] - self.err[mine] - folder.encoder.silence - 1.0).min())
             if not start > 0.0:
                 raise UnhandledError("neurons may add up to numbers that are not finite")
             together = PADDING * most * spectral * words.x**2 / (4.0 * start)
@@ -91,37 +91,39 @@ class Inputs:
 
     def thresholds(self, level: Floats) -> tuple[Floats, Floats]:
         """Up to which ⟨k, û⟩ each neuron is silent, and from which on its input is at least `level` `(N,)`."""
-        found, words = self.found, self.words
-        root, bias = words.sizes.root, found.bias
-        silent = (-found.encoder.silence - bias - self.err) / self.alpha
+        folder, words = self.folder, self.words
+        root, bias = words.sizes.root, folder.bias
+        silent = (-folder.encoder.silence - bias - self.err) / self.alpha
         awake = (level - bias + self.err) / self.alpha
-        if found.layers > 1:
+        if folder.layers > 1:
             near, far, flat = words.seen_length
-            later = found.layer > 0
-            seen = centred(found.reads)
+            later = folder.layer > 0
+            seen = centred(folder.reads)
             slack = np.abs(seen @ words.seen) + lengths(seen) * words.quiet
             slack += np.abs(seen @ words.level.writes) * words.level.loose
-            slack += lengths(words.level.carried(seen) - found.reads) * words.x
-            moved = np.array([words.sizes.after(max(1, 2 * layer), flat) for layer in range(found.layers)])[found.layer]
+            slack += lengths(words.level.carried(seen) - folder.reads) * words.x
+            moved = np.array([words.sizes.after(max(1, 2 * layer), flat) for layer in range(folder.layers)])[
+                folder.layer
+            ]
             drift = PADDING * (self.size * root * moved + self.err)
-            low, high = -found.encoder.silence - bias - drift, level - bias + drift
+            low, high = -folder.encoder.silence - bias - drift, level - bias + drift
             s = (low * np.where(low > 0.0, near, far) / root - PADDING * slack) / self.alpha
             c = (high * np.where(high > 0.0, far, near) / root + PADDING * slack) / self.alpha
             silent, awake = np.where(later, s, silent), np.where(later, c, awake)
         return silent - SLACK * (1.0 + np.abs(silent)), awake + SLACK * (1.0 + np.abs(awake))
 
 
-def caps_of(found: QuestionFolder, words: Words) -> Caps:
+def caps_of(folder: QuestionFolder, words: Words) -> Caps:
     """Where neurons are silent and awake, and what is proved around their keys."""
-    inputs = Inputs(found, words)
-    answers, least = found.answers, words.least[np.minimum(found.layer, 1), found.answers]
+    inputs = Inputs(folder, words)
+    answers, least = folder.answers, words.least[np.minimum(folder.layer, 1), folder.answers]
     kept = 0.999 - 4.0 * words.sizes.round
-    level = np.maximum(found.encoder.identity, least / kept)
+    level = np.maximum(folder.encoder.identity, least / kept)
     silent, awake = inputs.thresholds(level)
     count = len(answers)
     wanted, angles = level.copy(), np.zeros(count)
-    fmt = found.encoder.format
-    length = (found.encoder.width + 16) * 2.0**-24 + (words.sizes.round if fmt.short else 0.0)
+    fmt = folder.encoder.format
+    length = (folder.encoder.width + 16) * 2.0**-24 + (words.sizes.round if fmt.short else 0.0)
     silent_angle = np.arccos(np.clip(silent / (1.0 + length), -1.0, 1.0))
     awake_angle = np.arccos(np.clip(awake / (1.0 - length), -1.0, 1.0))
     widest = float(np.arccos(1.0 - WIDEST))
@@ -131,8 +133,8 @@ def caps_of(found: QuestionFolder, words: Words) -> Caps:
         rows = np.arange(count)[some]
         angle = np.arccos(np.clip(inputs.keys[some] @ inputs.keys.T + SLACK, -1.0, 1.0))
         apart = angle - silent_angle  # within this of the key the other neuron is silent
-        same, together = answers[some][:, None] == answers, found.layer[some][:, None] == found.layer
-        earlier = found.layer < found.layer[some][:, None]
+        same, together = answers[some][:, None] == answers, folder.layer[some][:, None] == folder.layer
+        earlier = folder.layer < folder.layer[some][:, None]
         # In the same layer a neuron of the same answer adds to it, or takes off DIP at most.
         others = same & together
         others[np.arange(len(rows)), rows] = False

@@ -48,7 +48,7 @@ NARROW = "near a question with another answer, or what its neuron writes is too 
 
 
 class AskedQuestions(NamedTuple):
-    """The rows `(M,)` of data that are stored: `rows`, and the neuron of each; and the rows that are not."""
+    """`rows` `(M,)`: rows whose questions are stored. `neuron` `(M,)`: the neuron of each. `missing`: other rows."""
 
     rows: Ints
     neuron: Ints
@@ -76,56 +76,56 @@ def judge_questions(
     question = Certificate("undecided", SHORT, data_digest=data_digest(data))
     try:
         with np.errstate(all="ignore"):
-            found = read_questions(opened)
-            question = replace(question, weights_digest=found.digest(), assumptions=assumed(found))
-            return _judge(found, data, question, only, None if host is None else Path(host))
+            folder = read_questions(opened)
+            question = replace(question, weights_digest=folder.digest(), assumptions=assumed(folder))
+            return _judge(folder, data, question, only, None if host is None else Path(host))
     except (UnhandledError, ForeignError) as why:
         return Judged(replace(question, reason=f"the proof does not cover this folder: {why}"))
     except ModelFileError as why:
         raise ModelFileError(f"{opened.path}: {why}") from None
 
 
-def _judge(found: QuestionFolder, data: Sequences, question: Certificate, only: bool, host: Path | None) -> Judged:
+def _judge(folder: QuestionFolder, data: Sequences, question: Certificate, only: bool, host: Path | None) -> Judged:
     """The certificate of a folder that was read; `question`: the certificate so far, still undecided."""
-    odd = found.changed() or (None if host is None else differs_from(found, host))
+    odd = folder.changed() or (None if host is None else differs_from(folder, host))
     if odd is not None:
         return Judged(replace(question, verdict="refuted", reason=odd))
-    _check_once(found)
-    caps = proved_caps(found)
-    asked = asked_questions(found, data)
+    _check_once(folder)
+    caps = proved_caps(folder)
+    asked = asked_questions(folder, data)
     wanted = np.array([data.texts(row)[1] for row in asked.rows.tolist()], dtype=object)
-    stored = np.array([found.classes[number] for number in found.answers[asked.neuron].tolist()], dtype=object)
+    stored = np.array([folder.classes[number] for number in folder.answers[asked.neuron].tolist()], dtype=object)
     wrong: Bools = np.asarray(wanted != stored, dtype=bool)
     unsure: Bools = ~wrong & (caps.reach[asked.neuron] < LEAST_REACH)
     points = len(asked.rows) + len(asked.missing)
-    question = replace(question, claim=_claim(found, caps, points), points=points, measured=measured(found, caps))
+    question = replace(question, claim=_claim(folder, caps, points), points=points, measured=measured(folder, caps))
     findings = _findings(data, asked, wrong, unsure, stored)
     decided = question.decided(int(wrong.sum()), int(unsure.sum()) + len(asked.missing), findings, REASONS)
-    changed = found.rewritten()
+    changed = folder.rewritten()
     if decided and changed is not None:
         why = f"{changed} was changed after every question was asked: the measurements are about other weights"
         decided = replace(decided, verdict="undecided", reason=why)
     reach = float(caps.reach[asked.neuron].min(initial=1.0)) if decided else 0.0
-    return Judged(_only(found, asked, decided) if only and decided else decided, reach, caps.length)
+    return Judged(_only(folder, asked, decided) if only and decided else decided, reach, caps.length)
 
 
-def proved_caps(found: QuestionFolder) -> Caps:
+def proved_caps(folder: QuestionFolder) -> Caps:
     """Where neurons are silent and awake; an `UnhandledError` if `unknown` is not proved where all are silent."""
-    words = Words(found)
+    words = Words(folder)
     if not words.unknown_decides():
         raise UnhandledError("the word of `unknown` does not outweigh every û")
-    return caps_of(found, words)
+    return caps_of(folder, words)
 
 
-def _check_once(found: QuestionFolder) -> None:
+def _check_once(folder: QuestionFolder) -> None:
     """Refuse a folder that lists one question twice, because one of the two neurons may stand at another question."""
-    if len(found.manifest.places) < len(found.manifest.questions):
+    if len(folder.manifest.places) < len(folder.manifest.questions):
         raise UnhandledError("it lists one question twice: one of its neurons may be another question's")
 
 
-def asked_questions(found: QuestionFolder, data: Sequences) -> AskedQuestions:
+def asked_questions(folder: QuestionFolder, data: Sequences) -> AskedQuestions:
     """Which neuron holds each row of the data, by the digest of its ids."""
-    tokenizer, places = tokenizer_of(found.opened.content[TOKENIZER]), found.manifest.places
+    tokenizer, places = tokenizer_of(folder.opened.content[TOKENIZER]), folder.manifest.places
     rows, neurons, missing = list[int](), list[int](), list[int]()
     for row in range(len(data)):
         ids = split_text(tokenizer, data.texts(row)[0], special_tokens=True, where=data.named(row))
@@ -138,16 +138,16 @@ def asked_questions(found: QuestionFolder, data: Sequences) -> AskedQuestions:
     return AskedQuestions(np.array(rows, dtype=np.int64), np.array(neurons, dtype=np.int64), missing)
 
 
-def _claim(found: QuestionFolder, caps: Caps, points: int) -> str:
+def _claim(folder: QuestionFolder, caps: Caps, points: int) -> str:
     """The claim in words, with its bounds rounded to the safe side."""
     proved = caps.reach[caps.reach >= LEAST_REACH]
     return CLAIM.format(
-        tensors=plural(len(found.manifest.tensors), "tensor"),
-        dtype=found.encoder.format.name,
+        tensors=plural(len(folder.manifest.tensors), "tensor"),
+        dtype=folder.encoder.format.name,
         neurons=plural(len(caps.silent), "neuron"),
         low=below(float(caps.silent.min(initial=1.0))),
         high=above(float(caps.silent.max(initial=-1.0))),
-        unknown=found.manifest.unknown,
+        unknown=folder.manifest.unknown,
         strip=above(caps.strip),
         reach=below(float(proved.min(initial=1.0))),
         points=plural(points, "question"),
@@ -155,9 +155,9 @@ def _claim(found: QuestionFolder, caps: Caps, points: int) -> str:
     )
 
 
-def _only(found: QuestionFolder, asked: AskedQuestions, decided: Certificate) -> Certificate:
+def _only(folder: QuestionFolder, asked: AskedQuestions, decided: Certificate) -> Certificate:
     """Extend a proved certificate by the claim that the folder holds no other questions; refute it if it does."""
-    more = len(found.bias) - len(set(asked.neuron.tolist()))
+    more = len(folder.bias) - len(set(asked.neuron.tolist()))
     claim = f"{decided.claim}. It holds no neurons but those of these questions"
     if more:
         reason = f"every question is there, but the folder holds {plural(more, 'more question')}"
@@ -180,14 +180,14 @@ def _findings(
         yield Finding("unsure", row, None, text, answer, None, NO_NEURON)
 
 
-def measured(found: QuestionFolder, caps: Caps) -> tuple[str, ...]:
-    """What was measured when questions were stored and no proof covers, in words."""
-    moved = [each.moved for each in found.manifest.questions if each.moved is not None]
+def measured(folder: QuestionFolder, caps: Caps) -> tuple[str, ...]:
+    """Say what was measured when questions were stored, because no proof covers it."""
+    moved = [each.moved for each in folder.manifest.questions if each.moved is not None]
     if not moved:
         return ("that the embeddings of the questions are where their keys say was not measured",)
-    by = found.manifest.measured
+    by = folder.manifest.measured
     where = f"{by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
-    rest = len(found.manifest.questions) - len(moved)
+    rest = len(folder.manifest.questions) - len(moved)
     left = () if rest == 0 else (f"{plural(rest, 'question')} were restored from a record and not measured again",)
     batches = by.get("in_batches")
     words = (
@@ -198,13 +198,13 @@ def measured(found: QuestionFolder, caps: Caps) -> tuple[str, ...]:
     return (words, *left)
 
 
-def assumed(found: QuestionFolder) -> tuple[str, ...]:
+def assumed(folder: QuestionFolder) -> tuple[str, ...]:
     """What the certificate assumes about an evaluation, in words."""
     try:
         installed = f"installed here: {version('transformers')}"
     except PackageNotFoundError:
         installed = "not installed here"
-    fmt, D = found.encoder.format, found.encoder.width
+    fmt, D = folder.encoder.format, folder.encoder.width
     most = "(D + 16)u + v" if fmt.beyond == 0.0 else "2^-4"
     flat = (
         "" if fmt.short else f", at states no more than {fmt.flattest(D):.3g} times as long as they are less their mean"

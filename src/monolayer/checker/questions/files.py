@@ -248,16 +248,16 @@ class _Reader:
             raise UnhandledError(f"{name} is not {value:g} everywhere")
 
 
-def differs_from(found: QuestionFolder, folder: Path) -> str | None:
-    """How the encoder in `folder` differs from the one that questions were stored in, in words; None if it does not."""
-    encoder, opened = read_encoder(folder)
-    if opened.content["config.json"] != found.manifest.config.encode():
-        return f"config.json of {folder} is not that of the encoder"
+def differs_from(folder: QuestionFolder, path: Path) -> str | None:
+    """How the encoder in `path` differs from the one that questions were stored in, in words; None if it does not."""
+    encoder, opened = read_encoder(path)
+    if opened.content["config.json"] != folder.manifest.config.encode():
+        return f"config.json of {path} is not that of the encoder"
     for name, tensor in encoder.tensors.items():
-        mine = found.encoder.tensors.get(name)
+        mine = folder.encoder.tensors.get(name)
         if mine is None or (tensor.code, tensor.shape) != (mine.code, mine.shape) or tensor.data != mine.data:
-            return f"the tensor {name} of {folder} is not that of the encoder"
+            return f"the tensor {name} of {path} is not that of the encoder"
     for name in COPIED:
-        if opened.content.get(name) != found.opened.content.get(name):
-            return f"{name} of {folder} is not the file that lies beside the weights"
+        if opened.content.get(name) != folder.opened.content.get(name):
+            return f"{name} of {path} is not the file that lies beside the weights"
     return None
