@@ -242,7 +242,7 @@ class Words:
 
     @cached_property
     def seen_length(self) -> tuple[float, float, float]:
-        """Behind the first layer, where no neuron fires: the least and largest length of a state less its mean, and κ."""
+        """Behind the first layer, where no neuron fires: least and largest length of a state less its mean, and κ."""
         level, error = self.level, self.quiet
         seen, rest = float(lengths(self.seen)), float(self.left[0]) + level.loose * level.size
         # |B̄ + z|² = |B̄|² + 2⟨B̄, z⟩ + |z|², and z = Mx + δ v is almost at right angles to B̄ (Q3).
