@@ -57,7 +57,7 @@ tools: .venv/ready
 	$(BIN)/python -m pytest tests/test_tools.py tests/test_docs.py
 
 docs: .venv/ready
-	$(BIN)/python docs/figures/site.py
+	$(BIN)/python docs/figures/build_site.py
 	@echo "open build/site/index.html; make serve shows the same with its search. build/builder is the builder for a static host"
 
 # A browser lets no page search an index from the disk: the search needs a server.

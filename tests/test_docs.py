@@ -233,7 +233,7 @@ def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tm
 def test_addresses_stand_in_one_place_and_what_needs_one_is_absent_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = script("docs/figures/site.py")
+    site = script("docs/figures/build_site.py")
     assert site.addresses(ROOT / "pyproject.toml") == {"REPO_URL": "", "SITE_URL": ""}
     project = tmp_path / "pyproject.toml"
     project.write_text('[project.urls]\nSource = "https://github.com/a/b"\nDocumentation = "https://a.example/"\n')

@@ -160,7 +160,8 @@ def test_an_interrupt_ends_the_batches_that_run_and_begins_no_other(
     monkeypatch.setattr(covering, "_solve", solved)
     monkeypatch.setattr(covering, "_settle", interrupted)  # while the result of the first batch is looked at
     shown = said(*command.split(), "--positions", "--out", "new", code=130, errors=True)
-    assert shown.endswith("60 rows with 300 tokens error: interrupted; nothing is half-written")
+    assert "60 rows with 300 tokens" in shown
+    assert shown.endswith("error: interrupted; nothing is half-written")
     assert (len(batches) > 10, len(ended)) == (True, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["data.jsonl"]
 
