@@ -18,16 +18,16 @@ from monolayer.stock.labelled import StockTask
 from monolayer.stock.stream import CellStream
 from monolayer.table import plural
 
-FACT_SECONDS, PAIR_SECONDS = 5e-4, 1.2e-7
+FACT_SECONDS, PAIR_SECONDS = 2e-4, 1.1e-7
 """Seconds of one core per fact, and per pair of facts of one token, to build and to prove.
 
-Within a factor of about two of three runs on one core of a server: a BERT of 4,000 keys took 3.0 s, one of 8,000 keys
-10.7 s, a GPT-2 of 1,000 prompts 4.1 s.
+From runs on one core of a server, with what these numbers say in brackets: a BERT of 4,000 keys took 2.4 s (2.6), one
+of 8,000 keys 8.4 s (8.6), a GPT-2 of 1,000 prompts with 2,000 facts 2.2 s (1.0).
 """
 
 
 class Expected(str):
-    """A stage of a build whose name says what is to come: `8,000 facts: 9.07 MB of weights at most, about 11 s (…)`.
+    """A stage of a build whose name says what is to come: `8,000 facts: 9.07 MB of weights at most, about 9 s (…)`.
 
     `most_bytes` bounds the weights from above.
     """
