@@ -132,7 +132,7 @@ def test_a_key_in_a_short_format_answers_its_own_state(seed: int, width: int, si
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_the_least_input_of_several_evaluations_is_T(dtype: str) -> None:
     """Samples are what norms return in the format, some of them shorter by rounding."""
-    random, steep = np.random.default_rng(3), Steepness(2.0**-10, 28.0)
+    random, steep = np.random.default_rng(3), Steepness(2.0**-10, 28.0, 512.0)
     states = random.standard_normal((1, 20, 512)) + 0.01 * random.standard_normal((4, 20, 512))
     samples = rounded(states / np.sqrt((states * states).mean(axis=2, keepdims=True)), dtype)
     W_1, b_1 = reading(samples, np.full(20, steep.response / steep.radius), steep.response, dtype)

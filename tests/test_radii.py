@@ -17,6 +17,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import monolayer as ml
+from monolayer.attaching import request
 from monolayer.attaching.neurons import LATER, Steepness, least_radius, steepness
 from monolayer.checker.attached.caps import FARTHEST, caps_of, near_pairs
 from monolayer.checker.attached.files import read_attached
@@ -27,13 +28,14 @@ from monolayer.huggingface.tensors import tensors_of
 from tests.attached_changes import ROW, retold, retold_host
 from tests.hosts import FACTS, WRITERS, answers, config, tokenizer, write_host
 
-DEEP, WIDE, SHARE = 24, 96, 0.8
+DEEP, WIDE, SHARE, LONGER = 24, 96, 0.8, 8.0
 
 
-def deep_host(folder: Path, dtype: torch.dtype) -> Path:
+def deep_host(folder: Path, dtype: torch.dtype, longer: float = 1.0) -> Path:
     """Random weights in 24 layers, whose last one makes one coordinate as large as 0.8 of all others together.
 
     That is what trained models do. The norm rounds this coordinate up in one kernel of attention and down in another.
+    `longer`: by which factor all states are longer.
     """
     cut = tokenizer()
     torch.manual_seed(0)
@@ -45,6 +47,9 @@ def deep_host(folder: Path, dtype: torch.dtype) -> Path:
         ids = torch.tensor([cut(prompt)["input_ids"][:8] for prompt in FACTS])
         size = model(ids, output_hidden_states=True).hidden_states[-2][:, -1].norm(dim=1).mean()
         model.transformer.h[-1].mlp.c_proj.bias[5] = SHARE * size
+        for name, part in model.named_parameters():
+            if any(word in name for word in WRITERS):
+                part *= longer
     model.to(dtype).save_pretrained(folder)
     cut.save_pretrained(folder)
     return folder
@@ -81,6 +86,36 @@ def test_facts_come_back_from_a_deep_host_with_one_large_coordinate(dtype: torch
         assert radii.min() > 1.1 * least
     assert proof.radius == caps_of(found).radius
     assert all(fact.fell is not None and fact.fell < 1.0 - found.host.format.low for fact in found.manifest.facts)
+    assert made.manifest.state == found.host.format.state  # its states are shorter than that
+
+
+def test_float16_outweighs_states_as_long_as_those_of_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trained models have states that are about 1,000 long. Planted: written vectors that outweigh 512 only."""
+    host = deep_host(tmp_path / "host", torch.float16, longer=LONGER)
+    made, facts = _attached(host)
+    assert made.manifest.longest is not None
+    assert 520.0 < made.manifest.longest < made.manifest.state
+    folder = made.save(tmp_path / "new")
+    proof = ml.certify(folder, facts, host=host, only=True)
+    assert proof.verdict == "proved", proof.explain()
+    assert proof.longest is not None
+    assert made.manifest.longest <= proof.longest <= made.manifest.state
+    new = {"The capital of country37 is": " city1"}
+    more = ml.insert(folder, new, data=facts)[0]
+    assert ml.certify(more.save(tmp_path / "more"), facts | new).verdict == "proved"
+    # What is written follows from the host and its own fact, whichever facts there are, and in which order.
+    row = {prompt: made.neurons.W_2[3 * number] for number, prompt in enumerate(facts)}
+    few = dict(reversed(list(facts.items())[2:5])) | new
+    alone = ml.attach(host, few)
+    assert alone.manifest.state == made.manifest.state
+    for number, prompt in enumerate(few):
+        wanted = row.get(prompt, more.neurons.W_2[-3])
+        assert np.array_equal(alone.neurons.W_2[3 * number], wanted)
+    assert ml.attach(host, few, stored=alone.save(tmp_path / "few")).manifest == alone.manifest
+    monkeypatch.setattr(request, "to_outweigh", lambda running, tokenizer: 512.0)
+    short = ml.attach(host, facts)
+    assert short.manifest.longest == made.manifest.longest
+    assert ml.certify(short.save(tmp_path / "short"), facts, ask=False).verdict == "undecided"
 
 
 @pytest.mark.parametrize("large", [0.0, 3.0, 30.0])
@@ -102,7 +137,7 @@ def test_a_radius_bears_every_rounding_of_the_largest_coordinate(large: float, t
     assert radius >= steep.radius
     if large > 10.0:  # planted: the radius that is the same for all would lose this fact
         assert (1.0 - host.format.low) * steep.radius < fell
-    (given,) = Steepness(0.01, steep.response).radii(up[None, None], np.array([False]), host)
+    (given,) = Steepness(0.01, steep.response, steep.state).radii(up[None, None], np.array([False]), host)
     assert given == 0.01
 
 

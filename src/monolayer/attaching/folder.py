@@ -91,8 +91,9 @@ class Attached(ExtendedModel):
 
     @property
     def steep(self) -> Steepness:
-        """ρ and T of the neurons; they follow from the host and what the manifest says of the radius."""
-        return replace(steepness(self.host, self.manifest.radius), own=self.manifest.own_radii)
+        """ρ and T of the neurons, and how long states are; they follow from the host and what the manifest says."""
+        said = self.manifest
+        return replace(steepness(self.host, said.radius), own=said.own_radii, state=said.state)
 
     @property
     def blocks(self) -> int:

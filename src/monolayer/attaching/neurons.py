@@ -23,7 +23,7 @@ AMPLITUDE = 2.0**30
 `HostFormat.state`, which is 2^−12 A/4, so the last norm sees the written vector to within about 2^−12."""
 OUTWEIGHS = 50.0
 """In float16, what a neuron writes at its own state is at least this many times as long as the longest state
-(`HostFormat.state`), unless `PEAK` forbids it. If it were longer, fewer blocks would fit (Lemma A2)."""
+(`Steepness.state`), unless `PEAK` forbids it. If it were longer, fewer blocks would fit (Lemma A2)."""
 ROOM_TAKEN = 0.8
 """In float16, what a neuron writes is also so long that σ, to within which the last norm sees its direction (Lemma A4),
 takes this share of what its token leaves room for (`Directions.room`). The rest is for rounding in the head."""
@@ -64,11 +64,13 @@ class Neurons(NamedTuple):
 class Steepness:
     """`T`, the same for all neurons of a host, and `ρ`: the least of a neuron, or that of all neurons.
 
-    `own`: whether each neuron has a radius of its own, which follows from its states (`radii`).
+    `state`: the length of a state that written vectors are sized to outweigh, where their format limits them. `own`:
+    whether each neuron has a radius of its own, which follows from its states (`radii`).
     """
 
     radius: float
     response: float
+    state: float
     own: bool = False
 
     def radii(self, samples: Floats, later: Bools, host: Host) -> Floats:
@@ -117,7 +119,7 @@ def steepness(host: Host, radius: float | None = None) -> Steepness:
     """ρ and T for a host. By default each neuron has its own ρ, which is no less than the one that is returned here.
 
     That is at least 6(D + 2)u, so that rounding changes an input by at most 0.35 T; `LATER` times that for later tokens
-    of answers in float32.
+    of answers in float32. States are taken to be as long as usual (`HostFormat.state`).
     """
     least = least_radius(host)
     usual = max(host.format.still, least, 6.0 * (host.width + 2) * SUM_UNIT)
@@ -129,7 +131,7 @@ def steepness(host: Host, radius: float | None = None) -> Steepness:
             f"radius must be a number from {least:.3g} (below, rounding in {host.width} coordinates could silence a "
             f"fact) to {WIDEST:g}, not {radius!r}"
         )
-    return Steepness(float(chosen), host.response(float(chosen)), own=radius is None)
+    return Steepness(float(chosen), host.response(float(chosen)), host.format.state, own=radius is None)
 
 
 def reading(samples: Floats, alpha: Floats, T: float, dtype: str = "float32") -> tuple[Floats, Floats]:
@@ -189,7 +191,7 @@ def writing(directions: Floats, room: Floats | None, steep: Steepness, host: Hos
     if room is not None:
         # σ is about 2L/(a|w_2|) at states of length L, if the neuron returns a, and a|w_2| is a/T of the length.
         outweighs = 2.0 * steep.response / (_least_returned(steep, host) * ROOM_TAKEN * room)
-        asked = host.format.state * np.maximum(OUTWEIGHS, outweighs)
+        asked = steep.state * np.maximum(OUTWEIGHS, outweighs)
         length = np.minimum(asked, PEAK / np.abs(directions).max(axis=1))
     return rounded(directions * (length / steep.response)[:, None], host.dtype)
 

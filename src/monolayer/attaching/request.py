@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from monolayer.attaching.facts import (
     texts_to_keep,
 )
 from monolayer.attaching.folder import copied_digests, copied_texts, host_headers
+from monolayer.attaching.lengths import to_outweigh
 from monolayer.attaching.neurons import Steepness, steepness
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
@@ -81,6 +82,7 @@ class Request:
             report("loading the host", 0.05)
             running = Running(host, source, self.device)
             check_split(theirs, data, stated, forms)
+            steep = replace(steep, state=to_outweigh(running, source.content[TOKENIZER]))
         return Given(host, source, steep, data, end, forms, each_once(stated), kept, running)
 
 
@@ -118,6 +120,7 @@ class Given:
             tokenizer=tokenizer_digest(content[TOKENIZER]),
             radius=self.steep.radius,
             own_radii=self.steep.own,
+            state=self.steep.state,
             end=self.end,
             templates=self.forms.all,
             per=self.data.per_answer,

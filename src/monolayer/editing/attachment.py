@@ -48,6 +48,7 @@ class Attachment(TextSubject):
         manifest: dict[str, Any] = {
             "radius": attached.radius,
             "own_radii": attached.own_radii,
+            "state": attached.state,
             "end": attached.end,
             "templates": [asdict(template) for template in attached.templates],
             "per": attached.per,

@@ -29,7 +29,7 @@ from monolayer.huggingface.tensors import ModelFiles, read_tensors
 from monolayer.huggingface.versioned import Typed, Versioned, check_types, table_of_texts
 
 FILE = "attached.json"
-STORED_AS = Versioned(FILE, "monolayer-attached", 5, "attach")
+STORED_AS = Versioned(FILE, "monolayer-attached", 6, "attach")
 ATTACHED_WEIGHTS = "attached.safetensors"
 """The file with the appended blocks, and with the zero biases that some hosts get."""
 FARTHEST = 1e9
@@ -76,6 +76,7 @@ class Manifest:
     - `tokenizer`: a digest of what `tokenizer.json` means, whichever way it is written.
     - `radius`: ρ of all neurons, or the least of them.
     - `own_radii`: whether each neuron has a radius of its own.
+    - `state`: the length of a state that what neurons write was sized to outweigh.
     - `end`: the id that ends answers, if there is one.
     - `templates`: the texts in which every prompt stands.
     - `per`: how to read answers so that they are those of the facts (`Sequences.per_answer`).
@@ -94,6 +95,7 @@ class Manifest:
     tokenizer: str
     radius: float
     own_radii: bool
+    state: float
     end: int | None
     templates: tuple[Template, ...] = (PLAIN,)
     per: PerAnswer = "answer"
@@ -161,6 +163,7 @@ def _check(found: Manifest) -> None:
         ("config", found.config, str),
         ("index", found.index, (str, type(None))),
         ("radius", found.radius, float),
+        ("state", found.state, float),
         ("tokenizer", found.tokenizer, str),
         ("end", found.end, (int, type(None))),
         ("measured", found.measured, dict),
@@ -176,6 +179,8 @@ def _check(found: Manifest) -> None:
         raise ValueError("own_radii")
     if not 0.0 < found.radius < 1.0 or any(fact.places < 1 for fact in found.facts):
         raise ValueError("radius or places")
+    if not 0.0 < found.state <= FARTHEST:
+        raise ValueError("state")
     if found.per not in get_args(PerAnswer):
         raise ValueError("per")
     if any(abs(fact.moved) > FARTHEST for fact in found.facts if fact.moved is not None):
