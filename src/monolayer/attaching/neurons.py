@@ -22,11 +22,12 @@ AMPLITUDE = 2.0**30
 """`A`, the length of what a neuron writes at its own state. A² fits into float32. A state is no longer than
 `HostFormat.state`, which is 2^−12 A/4, so the last norm sees the written vector to within about 2^−12."""
 OUTWEIGHS = 50.0
-"""In float16, what a neuron writes at its own state is at least this many times as long as the longest state
-(`Steepness.state`), unless `PEAK` forbids it. If it were longer, fewer blocks would fit (Lemma A2)."""
+"""In float16, what a neuron writes at its own state is at least this many times as long as `HostFormat.state`,
+unless `PEAK` forbids it. If it were longer, fewer blocks would fit (Lemma A2)."""
 ROOM_TAKEN = 0.8
 """In float16, what a neuron writes is also so long that σ, to within which the last norm sees its direction (Lemma A4),
-takes this share of what its token leaves room for (`Directions.room`). The rest is for rounding in the head."""
+takes this share of what its token leaves room for (`Directions.room`) at states of length `Steepness.state`. The rest
+is for rounding in the head."""
 PEAK = 10_240.0
 """In float16, the largest coordinate of what a neuron writes at its own state, where more is asked for, as it is in
 narrow hosts. A neuron returns up to 2.44 T where norms round lengths up, so a state with coordinates up to
@@ -191,7 +192,7 @@ def writing(directions: Floats, room: Floats | None, steep: Steepness, host: Hos
     if room is not None:
         # σ is about 2L/(a|w_2|) at states of length L, if the neuron returns a, and a|w_2| is a/T of the length.
         outweighs = 2.0 * steep.response / (_least_returned(steep, host) * ROOM_TAKEN * room)
-        asked = steep.state * np.maximum(OUTWEIGHS, outweighs)
+        asked = np.maximum(OUTWEIGHS * host.format.state, outweighs * steep.state)
         length = np.minimum(asked, PEAK / np.abs(directions).max(axis=1))
     return rounded(directions * (length / steep.response)[:, None], host.dtype)
 
