@@ -92,8 +92,8 @@ class Attached(ExtendedModel):
     @property
     def steep(self) -> Steepness:
         """ρ and T of the neurons, and how long states are; they follow from the host and what the manifest says."""
-        said = self.manifest
-        return replace(steepness(self.host, said.radius), own=said.own_radii, state=said.state)
+        manifest = self.manifest
+        return replace(steepness(self.host, manifest.radius), own=manifest.own_radii, state=manifest.state)
 
     @property
     def blocks(self) -> int:
