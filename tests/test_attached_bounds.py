@@ -15,7 +15,7 @@ import torch
 from safetensors.numpy import load_file
 
 import monolayer as ml
-from monolayer.checker.attached.answers import Head, Said, judge_written
+from monolayer.checker.attached.answers import Head, JudgedTokens, judge_written
 from monolayer.checker.attached.caps import caps_of, near_pairs
 from monolayer.checker.attached.check import (
     DOUBT,
@@ -174,7 +174,7 @@ def test_findings_tell_wrong_tokens_from_those_that_are_open_and_name_the_neuron
     facts = [FactIds((1,), (2,), row, "") for row in (0, 1, 2)]
     asked = AskedTokens(*(np.array(column) for column in ((4, 5, 6), (7, 8, 9), (0, 0, 0))), facts)
     near = replace(near_pairs(found, caps), by={6: 11})
-    said = Said(np.array([True, False, False]), np.array([False, True, False]), np.array([7, 3, 9]))
+    said = JudgedTokens(np.array([True, False, False]), np.array([False, True, False]), np.array([7, 3, 9]))
     told = [(one.kind, one.sequence, one.why) for one in _findings(found, data, near, asked, said, [])]
     assert told == [("wrong", 1, "according to the stored weights"), ("unsure", 2, f"{DOUBT} (neuron 11)")]
 
