@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 import monolayer as ml
-from monolayer.checker.attached.answers import Said
+from monolayer.checker.attached.answers import JudgedTokens
 from monolayer.checker.locating import attached as locating_attached
 from monolayer.checker.locating import writers as locating_writers
 from monolayer.checker.locating.circuit import own_wires
@@ -402,7 +402,7 @@ def test_an_attached_token_stays_only_where_all_other_neurons_fire_for_it(
     """Fact 0 is written by neuron 1, and fires others besides; what is left without neuron 1 is known only then."""
     others = [3 + i for i in range(len(alike))]
     writes = np.array([[0.0], [1.0], [0.0], *([1.0] if same else [2.0] for same in alike)])
-    right = Said(np.array([True]), np.array([False]), np.array([7]))
+    right = JudgedTokens(np.array([True]), np.array([False]), np.array([7]))
     monkeypatch.setattr(locating_attached, "fires_for_sure", lambda found, caps, i, own: fires[others.index(i)])
     found: Any = SimpleNamespace(writes=writes, manifest=SimpleNamespace(neurons=5), host=SimpleNamespace(neurons=4))
     near: Any = SimpleNamespace(others={1: others} if others else {}, spoilt=np.array([False, spoilt, *[False] * 6]))
