@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 import torch
 
 import monolayer as ml
-from monolayer.model.plot import MOST_NEURONS
+from monolayer.model import plot
+from monolayer.model.plot import MOST_NAMED_KEYS, MOST_NEURONS
 
 
 def wave(X: Any) -> Any:
@@ -43,6 +45,49 @@ def test_a_staircase_is_drawn_as_the_labels_over_z() -> None:
     assert len(drawn.x) == 2 * len(steps.start) + 2
     middle = (np.asarray(drawn.x)[::2] + np.asarray(drawn.x)[1::2]) / 2  # of every plateau
     assert np.array_equal(np.asarray(drawn.y)[::2], steps(torch.tensor(middle))[:, 0].numpy())
+
+
+def test_keys_of_a_table_are_dots_on_the_staircase() -> None:
+    table = {"<b>": "x", "c d": "y", "e f g": "x", **{f"k{i}": f"v{i % 3}" for i in range(20)}}
+    model = ml.memorize(table)
+    line, dots = model.plot().data
+    keys = list(table)
+    shown = [html.unescape(each).split(": ") for each in dots.hovertext]
+    assert dict(shown) == table
+    assert "&lt;b&gt;: x" in dots.hovertext
+    z = dict(zip(keys, model.explain(keys).z, strict=True))
+    assert np.array_equal(dots.x, [z[key] for key, _ in shown])
+    names = model.card.classes.names
+    assert np.array_equal(dots.y, [names.index(table[key]) for key, _ in shown])
+    assert line.x[0] < min(dots.x) <= max(dots.x) < line.x[-1]
+    written = [place for place, text in zip(dots.x, dots.text, strict=True) if text]
+    assert 1 < len(written) <= MOST_NAMED_KEYS
+    assert min(np.diff(written)) >= (line.x[-1] - line.x[0]) / MOST_NAMED_KEYS
+
+
+def test_only_keys_on_the_steps_that_are_drawn_are_dots_and_no_more_than_a_browser_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = ml.memorize({f"k{i}": i * 7 % 101 for i in range(300)})
+    monkeypatch.setattr(plot, "MOST_DRAWN_STEPS", 100)
+    line, dots = model.plot().data
+    assert line.x[0] <= min(dots.x) <= max(dots.x) <= line.x[-1]
+    z = np.asarray(model.explain([f"k{i}" for i in range(300)]).z)
+    assert set(dots.x) == set(z[(line.x[0] <= z) & (z <= line.x[-1])])
+    monkeypatch.setattr(plot, "MOST_DRAWN_KEYS", 9)
+    figure = model.plot()
+    assert len(figure.data[1].x) == 9
+    assert "9 of the 300 keys" in figure.layout.title.text
+
+
+def test_keys_that_fingerprints_do_not_give_back_are_counted_and_models_without_them_have_none() -> None:
+    figure = ml.memorize({("a", "b"): 1, ("a", "a"): 2, ("c",): 3}).plot()  # a token twice is not looked for
+    assert len(figure.data[1].x) == 2
+    assert "2 of the 3 keys" in figure.layout.title.text
+    assert len(ml.memorize({"a": 1, "b": 2}, unknown=False).plot().data) == 1
+    changed = ml.memorize({"a": 1, "b": 2})
+    changed.head.register_forward_hook(lambda *_: None)
+    assert len(changed.plot().data) == 1  # where its keys lie is no longer known
 
 
 def test_half_spaces_are_those_that_a_context_can_wake() -> None:

@@ -190,9 +190,9 @@ def page(
     Without a model, the page builds one: type facts, look at the weights, forget a fact, add noise.
     """
     from monolayer.data.aside import new_file
+    from monolayer.model.keys import stored_keys
     from monolayer.model.monolayer import Monolayer
     from monolayer.page import page as write
-    from monolayer.page.keys import stored_keys
     from monolayer.saved.certify import certify
     from monolayer.saved.kinds import open_model
 

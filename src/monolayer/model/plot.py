@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,10 @@ import torch
 from monolayer.arrays import Array, Floats
 from monolayer.errors import DataError, needs_extra
 from monolayer.model.gates import Gates, place_codes
+from monolayer.model.keys import KeyPlaces, evenly, key_places
 from monolayer.model.parts import Parts
+from monolayer.model.staircase import Steps
+from monolayer.model.unknown import tokens_of
 from monolayer.table import plural, shortened, visible
 
 BLUE, ORANGE, RED = "#3b7dd8", "#d9732b", "#c8443a"
@@ -28,6 +32,14 @@ MOST_DRAWN_STEPS = 5000
 """Steps of a staircase that are drawn: browsers draw more only slowly, and they are too close together to be seen."""
 WINDOW_STEPS = 60
 """Steps that the picture of a longer staircase shows at first, so that each of them can be seen."""
+MOST_DRAWN_KEYS = 10_000
+"""Keys of a table that are drawn as dots on its staircase, evenly chosen from those on the steps that are drawn."""
+MOST_NAMED_KEYS = 8
+"""Names beside these dots, at most, so that they do not lie on top of each other."""
+LONGEST_NAME = 14
+"""Characters of such a name; the whole key shows where the pointer is."""
+LONGEST_LINE, LINE_HEIGHT = 52, 24
+"""Characters of a line of words below a title, which a telephone shows whole, and its height in pixels."""
 MOST_NEURONS = 60
 """Half-spaces that are drawn, one per line of the picture."""
 Figure = Any
@@ -158,31 +170,110 @@ def plot_memory(model: Parts, token: object = None) -> Figure:
             "a staircase is shared by all tokens: leave token= out; `explain` shows where a token lies on it"
         )
     figure = _subplots(len(tables), 1, [f"Stage {number}" for number in range(1, len(tables) + 1)] * (len(tables) > 1))
-    windows = []
+    places, words = key_places(model), []
     for row, steps in enumerate(tables, 1):
-        count = len(steps.start)
-        first = max(0, count - MOST_DRAWN_STEPS) // 2  # beyond the limit, the steps in the middle
-        few = min(count, MOST_DRAWN_STEPS)
-        part = slice(first, first + few)
-        start, end = (each[part].detach().double().cpu().numpy() for each in (steps.start, steps.end))
-        level = steps.level[first : first + few + 1, 0].detach().double().cpu().numpy()
-        room = 0.05 * (end[-1] - start[0]) if few else 1.0
-        ends = (start[0] - room, end[-1] + room) if few else (-1.0, 1.0)
-        z = np.concatenate([[ends[0]], np.stack([start, end], axis=1).reshape(-1), [ends[1]]])
-        if few < count:
-            seen = few // 2 - WINDOW_STEPS // 2
-            figure.update_xaxes(range=[float(start[seen]), float(end[seen + WINDOW_STEPS - 1])], row=row, col=1)
-            windows.append(_window_words(row if len(tables) > 1 else None, first, few, seen))
-        figure.add_scatter(x=z, y=np.repeat(level, 2), mode="lines", line={"color": BLUE}, name="label", row=row, col=1)
-        figure.update_xaxes(title_text="z", row=row, col=1)
+        z = None if places is None else places.stages[row - 1][0]
+        drawn = _draw_steps(figure, row, steps, z)
+        if drawn.window is not None:
+            words.append(_window_words(row if len(tables) > 1 else None, *drawn.window))
+        if places is not None:
+            words += _draw_keys(figure, row, places, drawn)
         classes = model.card.classes
         if classes is not None and row == 1:
             names = [_text(str(each)) for each in classes.names[:MOST_NEURONS]]
             ticks = {"tickvals": list(range(len(names))), "ticktext": names} if len(classes) <= MOST_NEURONS else {}
             figure.update_yaxes(title_text="label", row=row, col=1, **ticks)
     count = model.feed_forward.step_count
-    title = "<br>".join([f"The staircase: {plural(count, 'step')}", *(f"<sub>{each}</sub>" for each in windows)])
-    return _finished(figure, title, 420 * len(tables))
+    lines = [line for each in words for line in textwrap.wrap(each, LONGEST_LINE)]
+    title = "<br>".join([f"The staircase: {plural(count, 'step')}", *(f"<sub>{each}</sub>" for each in lines)])
+    figure = _finished(figure, title, 420 * len(tables) + LINE_HEIGHT * len(lines))
+    return figure.update_layout(margin={"t": 90 + LINE_HEIGHT * len(lines)})
+
+
+class _DrawnSteps(NamedTuple):
+    """The ends of the line that is drawn, and of what is seen of it at first.
+
+    `window`: numbers of the first step drawn, of the steps drawn, and of the first step seen; None if all are seen.
+    """
+
+    ends: tuple[float, float]
+    seen: tuple[float, float]
+    window: tuple[int, int, int] | None
+
+
+def _draw_steps(figure: Figure, row: int, steps: Steps, keys: Floats | None) -> _DrawnSteps:
+    """Draw the label over z, as far as the `keys` lie; beyond the limit of steps, the ones in the middle."""
+    count = len(steps.start)
+    first, few = max(0, count - MOST_DRAWN_STEPS) // 2, min(count, MOST_DRAWN_STEPS)
+    part = slice(first, first + few)
+    start, end = (each[part].detach().double().cpu().numpy() for each in (steps.start, steps.end))
+    level = steps.level[first : first + few + 1, 0].detach().double().cpu().numpy()
+    if few < count:  # beyond these steps lie others
+        ends = float(start[0]), float(end[-1])
+    else:
+        all_z = np.concatenate([start, end, np.zeros(0) if keys is None else keys])
+        low, high = (float(all_z.min()), float(all_z.max())) if len(all_z) else (0.0, 0.0)
+        room = 0.05 * (high - low) or 1.0
+        ends = low - room, high + room
+    z = np.concatenate([[ends[0]], np.stack([start, end], axis=1).reshape(-1), [ends[1]]])
+    figure.add_scatter(x=z, y=np.repeat(level, 2), mode="lines", line={"color": BLUE}, name="label", row=row, col=1)
+    figure.update_xaxes(title_text="z", row=row, col=1)
+    if few == count:
+        return _DrawnSteps(ends, ends, None)
+    seen = few // 2 - WINDOW_STEPS // 2
+    window = float(start[seen]), float(end[seen + WINDOW_STEPS - 1])
+    figure.update_xaxes(range=window, row=row, col=1)
+    return _DrawnSteps(ends, window, (first, few, seen))
+
+
+def _draw_keys(figure: Figure, row: int, places: KeyPlaces, drawn: _DrawnSteps) -> list[str]:
+    """Draw a dot at every key on the line that is drawn, and some of their names; returns words about them."""
+    z, level = places.stages[row - 1]
+    inside = np.flatnonzero((drawn.ends[0] <= z) & (z <= drawn.ends[1]))
+    inside = inside[np.argsort(z[inside], kind="stable")]
+    some = inside[evenly(len(inside), MOST_DRAWN_KEYS)]
+    names = [_text(str(tokens_of(places.keys, key))) for key in some.tolist()]
+    answers = [_text(str(places.answers[key])) for key in some.tolist()]
+    named = _with_room(z[some], drawn.seen)
+    figure.add_scatter(
+        x=z[some],
+        y=level[some],
+        mode="markers+text",
+        marker={"color": ORANGE, "size": 6},
+        text=[
+            _text(shortened(html.unescape(name), LONGEST_NAME)) if at in named else "" for at, name in enumerate(names)
+        ],
+        textposition="top center",
+        textfont={"size": 11},
+        cliponaxis=False,
+        hovertext=[f"{name}: {answer}" for name, answer in zip(names, answers, strict=True)],
+        hovertemplate="%{hovertext}<br>z = %{x}<extra></extra>",
+        name="key",
+        row=row,
+        col=1,
+    )
+    return [] if row > 1 else [_key_words(len(some), places)]
+
+
+def _with_room(z: Floats, seen: tuple[float, float]) -> set[int]:
+    """Places of the rising `z` whose names are written beside the dots: those far enough from the last one."""
+    named, last = set[int](), -math.inf
+    width = seen[1] - seen[0]
+    edge = 0.04 * width  # a name at the very edge would lie on the numbers of the axis
+    for at in np.flatnonzero((seen[0] + edge <= z) & (z <= seen[1] - edge)).tolist():
+        if z[at] - last >= width / MOST_NAMED_KEYS:
+            named.add(at)
+            last = z[at]
+    return named
+
+
+def _key_words(drawn: int, places: KeyPlaces) -> str:
+    """How many of the keys that the model holds are drawn, and why not all."""
+    found, held = len(places.keys), places.held
+    which = f"the {plural(held, 'key')} of the model" if drawn == held else f"{drawn:,} of the {plural(held, 'key')}"
+    order = "" if places.ordered or places.keys.lengths.max() == 1 else ", words in any order"
+    lost = "" if found == held else f"; only {found:,} were found by their fingerprints"
+    return f"dots: {which}{order}; point at one for its value{lost}"
 
 
 def _window_words(stage: int | None, first: int, few: int, seen: int) -> str:

@@ -95,13 +95,18 @@ def refusal(model: Parts, data: Sequences, rows: Ints) -> DataError:
 
 def shown(data: Sequences, row: int) -> str:
     """The tokens of a sequence in quotes, as text where they are text."""
+    return quoted(tokens_of(data, row))
+
+
+def tokens_of(data: Sequences, row: int) -> object:
+    """The tokens of a sequence as one text where they are text; a number alone, or a list, where they are not."""
     tokens = data.tokens[data.offsets[row] : data.offsets[row + 1]]
     if data.vocabulary is None:
-        return quoted(tokens.tolist())
+        return tokens.tolist()
     names = data.vocabulary.decode(tokens).tolist()
     if data.vocabulary.integers:
-        return quoted(names[0] if len(names) == 1 else names)
-    return quoted((" " if data.vocabulary.cuts == "words" else "").join(map(str, names)))
+        return names[0] if len(names) == 1 else names
+    return (" " if data.vocabulary.cuts == "words" else "").join(map(str, names))
 
 
 def filled(values: Array, places: Ints, count: int, unknown: Any) -> Array:

@@ -25,10 +25,10 @@ from monolayer.data.number_formats import FLOAT64
 from monolayer.data.text import Script, windows
 from monolayer.errors import DataError
 from monolayer.model.attention import CODE, KEY, ONE
+from monolayer.model.keys import EXAMPLES, stored_keys
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.parts import staircase_of
 from monolayer.model.shortcut import plan
-from monolayer.page.keys import EXAMPLES, stored_keys
 
 MOST_PAGE_STEPS = 200_000
 """A page of this many steps is some 15 megabytes; a larger one would be slow to open."""
