@@ -187,7 +187,8 @@ def plot_memory(model: Parts, token: object = None) -> Figure:
     lines = [line for each in words for line in textwrap.wrap(each, LONGEST_LINE)]
     title = "<br>".join([f"The staircase: {plural(count, 'step')}", *(f"<sub>{each}</sub>" for each in lines)])
     figure = _finished(figure, title, 420 * len(tables) + LINE_HEIGHT * len(lines))
-    return figure.update_layout(margin={"t": 90 + LINE_HEIGHT * len(lines)})
+    top = {"y": 1.0, "yanchor": "top", "pad": {"t": 36}}
+    return figure.update_layout(title=top, margin={"t": 90 + LINE_HEIGHT * len(lines)})
 
 
 class _DrawnSteps(NamedTuple):
