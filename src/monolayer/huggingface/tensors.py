@@ -107,13 +107,13 @@ class ModelFiles(Mapping[str, Tensor]):
         return read_json(self.path / name, self.demand(name))
 
     def readable(self) -> ModelFiles:
-        """The same without the files that could not be read."""
+        """These files without those that could not be read."""
         return replace(
             self, content={name: part for name, part in self.content.items() if not isinstance(part, OSError)}
         )
 
     def with_tensors(self) -> ModelFiles:
-        """The same with the tensors in its files of weights, which are found as transformers finds them."""
+        """These files with the tensors in those of weights, which are found as transformers finds them."""
         several = INDEX_FILE in self.content and WEIGHTS_FILE not in self.content
         files = shards_of(self.content[INDEX_FILE]) if several else [WEIGHTS_FILE]
         tensors: dict[str, Tensor] = {}

@@ -79,10 +79,15 @@ class WithQuestions(Saved):
         if proof.verdict == "refuted":
             return proof
         from monolayer.attaching.questions.measuring import measure
+        from monolayer.attaching.running import NotLoadedError
 
         try:
             part: Progress = lambda stage, share: report(stage, 0.2 + 0.8 * share)  # noqa: E731
             measured = measure(self.opened, data, judged.reach, judged.length, part)
+        except NotLoadedError as error:
+            proof = replace(proof, measured=(*proof.measured, f"not measured here: {error}"))
+            why = f"the weights are as they must be, but the model cannot be asked here: {error}"
+            return replace(proof, verdict="undecided", reason=why) if proof else proof
         except ModelFileError as error:
             if proof:  # the files changed while they were read
                 raise

@@ -49,7 +49,8 @@ def measure(opened: ModelFiles, data: Sequences, reach: float, length: float, re
     rows = [row for row, text in enumerate(ids) if model.encoder.misfit(text) is None]
     wanted = np.array([number.get(data.texts(row)[1], -1) for row in rows], dtype=np.int64)
     neuron = np.array([places.get(question_digest(ids[row]), -1) for row in rows], dtype=np.int64)
-    keys, stored = unit(model.neurons.rows), neuron >= 0
+    with np.errstate(invalid="ignore"):  # the rows of a changed folder may be 0, or NaN
+        keys, stored = unit(model.neurons.rows), neuron >= 0
     running = Running(model.encoder, model.config, model.tensors)
     wrong, outside, moved = (np.zeros(len(rows), dtype=kind) for kind in (bool, bool, float))
     got: Sequence[int] = wanted.tolist()
@@ -57,9 +58,10 @@ def measure(opened: ModelFiles, data: Sequences, reach: float, length: float, re
         reply = running.say([ids[row] for row in rows], kernel, report)
         got = np.where(wrong, got, reply.classes).tolist()
         wrong |= reply.classes != wanted
-        fell = reply.turned(keys[neuron]) if len(keys) else np.zeros(len(rows))
-        odd = np.abs(np.linalg.norm(reply.states, axis=1) - 1.0) > length
-        outside |= stored & (odd | (fell > reach))
+        with np.errstate(invalid="ignore"):
+            fell = reply.turned(keys[neuron]) if len(keys) else np.zeros(len(rows))
+        odd = ~(np.abs(np.linalg.norm(reply.states, axis=1) - 1.0) <= length)
+        outside |= stored & (odd | ~(fell <= reach))
         moved = np.maximum(moved, np.where(stored, fell, 0.0))
     examples = "; ".join(
         f"{data.named(rows[i])}: {model.classes[got[i]]!r}" for i in np.flatnonzero(wrong)[:NAMED].tolist()

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from monolayer.arrays import Floats, Ints
-from monolayer.attaching.running import put_on
+from monolayer.attaching.running import NotLoadedError, put_on
 from monolayer.errors import DataError, needs_extra
 from monolayer.huggingface import tensors as stored
 from monolayer.huggingface.encoders import Encoder
@@ -68,10 +68,14 @@ class Running:
             kinds: Any = AutoModelForSequenceClassification
             made = kinds.from_config(AutoConfig.for_model(**config), dtype=self.dtype)
         tensors = {name: as_torch(tensor) for name, tensor in encoder.tensors.items()}
-        missing, odd = made.load_state_dict({**tensors, **added}, strict=False)
+        try:
+            missing, odd = made.load_state_dict({**tensors, **added}, strict=False)
+        except RuntimeError as error:  # tensors of other shapes
+            why = " ".join(str(error).split())
+            raise NotLoadedError(f"the model cannot be loaded by transformers: {why}") from None
         left = [name for name in missing if added or not name.startswith((encoder.kind.pooler, encoder.kind.head))]
         if left or odd:
-            raise DataError(f"transformers has other tensors in this architecture: {[*left, *odd][0]}")
+            raise NotLoadedError(f"transformers has other tensors in this architecture: {[*left, *odd][0]}")
         self.model: Any = made.eval().requires_grad_(False)
         put_on(self.model, device)
 
