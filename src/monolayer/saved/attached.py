@@ -13,10 +13,11 @@ from monolayer.checker.certificate import Certificate, Claims
 from monolayer.data import Sequences
 from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
-from monolayer.errors import DataError, ModelFileError, needs_extra
+from monolayer.errors import DataError, needs_extra
 from monolayer.huggingface.manifest import asked_as, read_attached_files, says_attached
 from monolayer.huggingface.tensors import ModelFiles
 from monolayer.saved.asking import Asking, Wanted
+from monolayer.saved.measured import asked_here
 from monolayer.saved.saved import Inspected, Saved, Sealed
 from monolayer.saved.stock import explained
 from monolayer.table import Progress
@@ -92,22 +93,12 @@ class WithFacts(Saved):
         if proof.verdict == "refuted":
             return proof
         from monolayer.attaching.measuring import measure_answers
-        from monolayer.attaching.running import NotLoadedError
 
-        try:
-            measured = measure_answers(
-                self.opened, data, progress=lambda stage, share: report(stage, 0.2 + 0.8 * share)
-            )
-        except NotLoadedError as error:
-            proof = replace(proof, measured=(*proof.measured, f"not measured here: {error}"))
-            why = f"the weights are as they must be, but the model cannot be asked here: {error}"
-            return replace(proof, verdict="undecided", reason=why) if proof else proof
-        except ModelFileError as error:
-            if proof:  # the files changed while they were read
-                raise
-            return replace(proof, measured=(*proof.measured, f"not measured here: {error}"))
-        recall = f"asked: {measured.returned:,} of {measured.facts:,}"
-        proof = replace(proof, measured=(*proof.measured, str(measured)), recall=recall)
+        part: Progress = lambda stage, share: report(stage, 0.2 + 0.8 * share)  # noqa: E731
+        proof, measured = asked_here(proof, lambda: measure_answers(self.opened, data, progress=part))
+        if measured is None:
+            return proof
+        proof = replace(proof, recall=f"asked: {measured.returned:,} of {measured.facts:,}")
         if measured.wrong:
             why = f"asked here, it answers differently: {'; '.join(measured.examples)}"
             return replace(proof, verdict="refuted", reason=why)

@@ -13,10 +13,11 @@ from monolayer.checker.questions.files import read_questions
 from monolayer.data import Sequences
 from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
-from monolayer.errors import DataError, ModelFileError
+from monolayer.errors import DataError
 from monolayer.huggingface.questions import QUESTIONS, asked_as, read_question_files, says_questions
 from monolayer.huggingface.tensors import ModelFiles
 from monolayer.saved.asking import Asking, Wanted
+from monolayer.saved.measured import asked_here
 from monolayer.saved.saved import Inspected, Saved, Sealed
 from monolayer.saved.stock import explained
 from monolayer.table import Progress, plural
@@ -79,20 +80,11 @@ class WithQuestions(Saved):
         if proof.verdict == "refuted":
             return proof
         from monolayer.attaching.questions.measuring import measure
-        from monolayer.attaching.running import NotLoadedError
 
-        try:
-            part: Progress = lambda stage, share: report(stage, 0.2 + 0.8 * share)  # noqa: E731
-            measured = measure(self.opened, data, judged.reach, judged.length, part)
-        except NotLoadedError as error:
-            proof = replace(proof, measured=(*proof.measured, f"not measured here: {error}"))
-            why = f"the weights are as they must be, but the model cannot be asked here: {error}"
-            return replace(proof, verdict="undecided", reason=why) if proof else proof
-        except ModelFileError as error:
-            if proof:  # the files changed while they were read
-                raise
-            return replace(proof, measured=(*proof.measured, f"not measured here: {error}"))
-        proof = replace(proof, measured=(*proof.measured, str(measured)))
+        part: Progress = lambda stage, share: report(stage, 0.2 + 0.8 * share)  # noqa: E731
+        proof, measured = asked_here(proof, lambda: measure(self.opened, data, judged.reach, judged.length, part))
+        if measured is None:
+            return proof
         if measured.wrong:
             return replace(proof, verdict="refuted", reason=f"asked here, it answers differently: {measured.examples}")
         if proof and measured.outside:
