@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from monolayer.attaching.attach import attach as attach
-    from monolayer.attaching.detach import detach as detach
     from monolayer.attaching.questions.recognize import recognize as recognize
     from monolayer.auditing import audit as audit
     from monolayer.checker.certificate import Certificate as Certificate
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from monolayer.model.rank_one import attention as attention
     from monolayer.model.uniform import Uniform as Uniform
     from monolayer.saved.certify import certify as certify
+    from monolayer.saved.detach import detach as detach
     from monolayer.saved.load import load as load
     from monolayer.saved.locate import locate as locate
     from monolayer.saved.statement import statement as statement
@@ -53,7 +53,7 @@ _HOMES = {
     "construct.memorize": "memorize memorize_text",
     "stock.build": "memorize_as",
     "attaching.attach": "attach",
-    "attaching.detach": "detach",
+    "saved.detach": "detach",
     "attaching.questions.recognize": "recognize",
     "cluster.memorize": "memorize_files",
     "stock.export": "export",

@@ -1,76 +1,69 @@
-"""`detach`: restores the host of a folder that facts were attached to, byte for byte."""
+"""The model that facts or questions were stored in, as it was before, byte for byte."""
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from monolayer.attaching.folder import ATTACHED, Attached
-from monolayer.attaching.questions.detach import DetachedEncoder, detached
-from monolayer.attaching.questions.folder import Recognizer
+from monolayer.attaching.extended import ExtendedModel
 from monolayer.data.aside import read_regular
-from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, FolderKind, new_folder
+from monolayer.data.folder import INDEX_FILE, FolderKind, new_folder
 from monolayer.errors import ModelFileError
+from monolayer.huggingface.given import GivenModel
 from monolayer.huggingface.headers import write_file
-from monolayer.huggingface.host import Host
-from monolayer.huggingface.manifest import FILE
-from monolayer.huggingface.questions import QUESTIONS, says_questions
 from monolayer.huggingface.tensors import file_digest
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import as_html, as_table, plural
 
 
 @dataclass(frozen=True)
-class HostFolder(FolderKind):
-    """Folders that a host may replace: those with facts attached, and those of a host with the same `config.json`."""
+class OriginalFolder(FolderKind):
+    """Folders that the original may replace: those with something stored, and those with the same `config.json`."""
 
     config: str = ""
+    called: str = ""
 
     def objection(self, folder: Path) -> str | None:
         """Why `folder` may not be replaced, as a clause for an error; None if it may."""
         with suppress(OSError):
             if read_regular(folder / "config.json") == self.config.encode():
                 foreign = self.foreign(folder)
-                return None if foreign is None else f"it holds {foreign!r}, which is not a file of the host"
+                return None if foreign is None else f"it holds {foreign!r}, which is not a file of the {self.called}"
         return super().objection(folder)
 
 
 @dataclass(frozen=True, eq=False)
 class Detached:
-    """The host of a folder with facts attached; its files are as they were before."""
+    """The original of a folder with facts or questions; `save` writes its files as they were before."""
 
-    attached: Attached
+    attached: ExtendedModel
 
     @property
-    def host(self) -> Host:
-        """The host without its facts."""
-        return self.attached.host
+    def host(self) -> GivenModel:
+        """The model without what was stored in it."""
+        return self.attached.original
 
     @own_settings()
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write `folder`, all at once or not at all: configuration, weights and tokenizer, byte for byte the host's.
+        """Write `folder`, all at once or not at all: configuration, weights and tokenizer, byte for byte as they were.
 
-        `overwrite`: replace a folder that facts were attached to, such as the one that was detached, or one that
-        holds this host already. Any other folder stays.
+        `overwrite`: replace a folder in which something was stored, such as the one that was detached, or one that
+        holds the original already. Any other folder stays. Of an encoder, other files that lay beside these, such as
+        those of sentence-transformers, are not kept, and not written.
         """
-        source, manifest = self.attached.source, self.attached.manifest
-        kind = HostFolder(ATTACHED.name, ATTACHED.key, ATTACHED.files, ATTACHED.numbered, manifest.config)
-        listed = [each.name for tensors in self.attached.host_listing.values() for each in tensors]
-        lacking = next((name for name in listed if name not in source.tensors), None)
-        if lacking is not None:
-            raise ModelFileError(f"{FILE} lists the tensor {lacking} in a file of the host, and no file holds it")
-        with new_folder(folder, overwrite=overwrite, kind=kind) as scratch:
-            for held, header in manifest.headers.items():
-                # Without an index there was one file, and it had another name.
-                name = WEIGHTS_FILE if manifest.index is None else held
-                write_file(
-                    scratch / name,
-                    header,
-                    (source.tensors[each.name].data for each in self.attached.host_listing[held]),
+        manifest, weights = self.attached.manifest, self.attached.weights
+        files = list(self.attached.original_weights())
+        for each in (listed for file in files for listed in file.listed):
+            if each.name not in weights or len(weights[each.name].data) != each.size:
+                raise ModelFileError(
+                    f"{manifest.stored_as.name} lists the tensor {each.name} in a file of the {self.host.called}, and "
+                    "no file holds it"
                 )
+        with new_folder(folder, overwrite=overwrite, kind=self._kind) as scratch:
+            for file in files:
+                write_file(scratch / file.name, file.header, (weights[each.name].data for each in file.listed))
             for name, content in self.attached.beside.items():
                 (scratch / name).write_bytes(content)
             (scratch / "config.json").write_bytes(manifest.config.encode())
@@ -78,64 +71,50 @@ class Detached:
                 (scratch / INDEX_FILE).write_bytes(manifest.index.encode())
         return Path(folder)
 
+    @property
+    def _kind(self) -> OriginalFolder:
+        """The folders that `save` may replace with `overwrite=True`."""
+        kind = self.attached.folders
+        return OriginalFolder(
+            kind.name, kind.key, kind.files, kind.numbered, self.attached.manifest.config, self.host.called
+        )
+
     __repr__ = as_table
     _repr_html_ = as_html
 
     def rows(self) -> list[tuple[str, str]]:
         """The rows of the table that `repr` shows."""
-        host = self.host
-        name = host.kind.model if host.kin is None else host.kin.model
+        host, count = self.host, sum(1 for _ in self.attached.original_tensors())
         return [
-            ("host", f"{name}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
-            ("tensors", f"{len(self.attached.manifest.tensors):,}, each with the digest that it had before"),
+            (host.called, f"{host.model}, {plural(host.layers, 'layer')}, width {host.width:,}, {host.dtype}"),
+            ("tensors", f"{count:,}, each with the digest that it had before"),
             *self._not_restored(),
         ]
 
     def _not_restored(self) -> list[tuple[str, str]]:
-        """A row that names the files whose bytes are not the host's, if transformers wrote the folder anew."""
+        """A row that names the files whose bytes are not the original ones, if transformers wrote the folder anew."""
         digests = {name: file_digest(content) for name, content in self.attached.beside.items()}
         other = [name for name, digest in self.attached.manifest.files.items() if digests.get(name) != digest]
         if not other:
             return []
-        return [("written anew", f"{', '.join(other)}: as transformers saved it, not byte for byte the host's")]
+        words = f"{', '.join(other)}: as transformers saved it, not byte for byte the {self.host.called}'s"
+        return [("written anew", words)]
 
 
-@own_settings()
-def detach(folder: str | os.PathLike[str] | Attached | Recognizer) -> Detached | DetachedEncoder:
-    """Take attached facts or stored questions off their host again; `save` writes its files, byte for byte.
-
-    - `folder`: the folder that facts were attached to, or that questions were stored in. If a tensor or a file of the
-      host was changed since, a `ModelFileError` names it.
-
-    Example:
-
-        >>> folder = ml.detach("with-facts").save("host-again")  # doctest: +SKIP
-    """
-    questions = _with_questions(folder)
-    if questions is not None:
-        kind = HostFolder(QUESTIONS.name, QUESTIONS.key, QUESTIONS.files, config=questions.manifest.config)
-        return detached(questions, kind)
-    assert not isinstance(folder, Recognizer)
-    attached = folder if isinstance(folder, Attached) else Attached.load(folder)
-    manifest, source = attached.manifest, attached.source
-    for name, digest in manifest.tensors.items():
-        if attached.host.tensors[name].digest() != digest:
+def detached(model: ExtendedModel) -> Detached:
+    """The original of `model`; a `ModelFileError` names the tensor or the file that was changed since."""
+    for name, digest, tensor in model.original_tensors():
+        if tensor.digest() != digest:
             raise ModelFileError(
-                f"the tensor {name} was changed after facts were attached: the host cannot be restored"
+                f"the tensor {name} was changed after {model.was_stored}: the {model.original.called} cannot be "
+                "restored"
             )
-    for name, digest in manifest.files.items():
-        content = source.content.get(name)
+    for name, digest in model.manifest.files.items():
+        content = model.source.content.get(name)
         same = content is not None and file_digest(content) == digest
-        if not same and name not in attached.rewritten:
-            raise ModelFileError(f"{name} was changed after facts were attached, or is gone")
-    return Detached(attached)
+        if not same and name not in model.rewritten:
+            raise ModelFileError(f"{name} was changed after {model.was_stored}, or is gone")
+    return Detached(model)
 
 
-def _with_questions(folder: str | os.PathLike[str] | Attached | Recognizer) -> Recognizer | None:
-    """The encoder with questions that is meant; None if `folder` is of another kind."""
-    if isinstance(folder, Attached | Recognizer):
-        return folder if isinstance(folder, Recognizer) else None
-    with suppress(OSError, ValueError, RecursionError):
-        if says_questions(json.loads(read_regular(Path(folder) / "config.json"))):
-            return Recognizer.load(folder)
-    return None
+__all__ = ["Detached", "detached"]

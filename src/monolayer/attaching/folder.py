@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from monolayer.arrays import Bools
 from monolayer.attaching.answers import Prompts, can_generate
-from monolayer.attaching.extended import ExtendedModel
+from monolayer.attaching.extended import ExtendedModel, WeightFile
 from monolayer.attaching.neurons import Neurons, Steepness, steepness
 from monolayer.attaching.running import Running
 from monolayer.attaching.written import tensor_digest, write_json
@@ -30,12 +30,13 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.headers import Listed, header_listing, header_of, read_header, write_file
 from monolayer.huggingface.host import COPIED, LARGE, Host, host_of
 from monolayer.huggingface.hosts import ATTACHED_MARK
-from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, manifest_in, open_attached
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, open_attached
 from monolayer.huggingface.rewritten import original_files, reconciled
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.templates import Template, stand_alone
 from monolayer.huggingface.tensors import ModelFiles, file_digest
+from monolayer.huggingface.tensors import Tensor as Stored
 from monolayer.model.card import Card
 from monolayer.model.torch_settings import own_settings
 from monolayer.model.unknown import REFUSE, filled
@@ -59,6 +60,8 @@ class Attached(ExtendedModel):
     """How many rows of the data repeated others. Files do not keep this, so it is 0 for a folder that was loaded."""
     rewritten: Mapping[str, str] = field(default_factory=dict)
     """The files beside the weights that were written anew since facts were attached, and mean the same, or are gone."""
+    folders: ClassVar = ATTACHED
+    was_stored: ClassVar = "facts were attached"
 
     @classmethod
     @own_settings()
@@ -66,7 +69,7 @@ class Attached(ExtendedModel):
         """Read a folder that `save` wrote, which may be open already."""
         opened = open_attached(folder)
         try:
-            opened, manifest, rewritten = reconciled(opened, manifest_in(opened))
+            opened, manifest, rewritten = reconciled(opened, Manifest.in_folder(opened))
             config = read_json(Path("config.json"), manifest.config.encode())
             host = host_of(config, {name: opened.tensors[name] for name in manifest.tensors})
         except KeyError as error:
@@ -75,6 +78,27 @@ class Attached(ExtendedModel):
             raise ModelFileError(f"{opened.path} is not a folder that attach wrote: {error}") from None
         neurons = neurons_of_blocks(host, opened, manifest.neurons)
         return cls(host, opened, neurons, manifest, rewritten=rewritten)
+
+    @property
+    def original(self) -> Host:
+        """The host without its facts."""
+        return self.host
+
+    def original_weights(self) -> Iterator[WeightFile]:
+        """The host's files of weights; without an index there was one file, and it had another name."""
+        for held, listed in self.host_listing.items():
+            name = WEIGHTS_FILE if self.manifest.index is None else held
+            yield WeightFile(name, self.manifest.headers[held], listed)
+
+    def original_tensors(self) -> Iterator[tuple[str, str, Stored]]:
+        """The host's tensors, each with the digest that it had."""
+        for name, digest in self.manifest.tensors.items():
+            yield name, digest, self.host.tensors[name]
+
+    @property
+    def weights(self) -> Mapping[str, Stored]:
+        """The tensors in the folder by their names."""
+        return self.source.tensors
 
     @property
     def card(self) -> Card:
@@ -380,11 +404,6 @@ def neurons_of_blocks(host: Host, opened: Mapping[str, Any], count: int) -> Neur
     return Neurons(*(np.concatenate([none[role], *parts[role]])[:count] for role in ("W_1", "b_1", "W_2")))
 
 
-def copied_digests(source: ModelFiles) -> dict[str, str]:
-    """The digests of the files beside the weights that `save` copies."""
-    return {name: file_digest(source.content[name]) for name in COPIED if name in source.content}
-
-
 def copied_texts(source: ModelFiles) -> dict[str, str]:
     """The small files beside the weights that are text, as text."""
     texts = {}
@@ -398,7 +417,6 @@ def copied_texts(source: ModelFiles) -> dict[str, str]:
 __all__ = [
     "ATTACHED",
     "Attached",
-    "copied_digests",
     "copied_texts",
     "host_headers",
     "neurons_of_blocks",

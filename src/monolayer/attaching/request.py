@@ -18,13 +18,12 @@ from monolayer.attaching.facts import (
     repeated_rows,
     texts_to_keep,
 )
-from monolayer.attaching.folder import copied_digests, copied_texts, host_headers
+from monolayer.attaching.folder import copied_texts, host_headers
 from monolayer.attaching.lengths import to_outweigh
 from monolayer.attaching.neurons import Steepness, steepness
 from monolayer.attaching.running import Running
 from monolayer.data import Sequences
-from monolayer.data.folder import INDEX_FILE, unchanged
-from monolayer.data.form import SourceForm
+from monolayer.data.folder import unchanged
 from monolayer.errors import DataError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import TOKENIZER, Host, read_host
@@ -36,6 +35,7 @@ from monolayer.huggingface.manifest import (
     prompt_digest,
     tokenizer_digest,
 )
+from monolayer.huggingface.original import original_fields
 from monolayer.huggingface.settings import unusual_generation
 from monolayer.huggingface.tensors import ModelFiles
 from monolayer.table import Progress
@@ -108,23 +108,17 @@ class Given:
     @property
     def manifest(self) -> Manifest:
         """What `attached.json` will say, before anything about the facts was measured."""
-        content = self.source.content
         return Manifest(
-            config=content["config.json"].decode("utf-8"),
-            index=content[INDEX_FILE].decode("utf-8") if INDEX_FILE in content else None,
-            files=copied_digests(self.source),
+            **original_fields(self.host, self.source, self.data),
             texts=copied_texts(self.source),
             headers=host_headers(self.source),
-            tensors={name: tensor.digest() for name, tensor in self.host.tensors.items()},
-            appended={},
-            tokenizer=tokenizer_digest(content[TOKENIZER]),
+            tokenizer=tokenizer_digest(self.source.content[TOKENIZER]),
             radius=self.steep.radius,
             own_radii=self.steep.own,
             state=self.steep.state,
             end=self.end,
             templates=self.forms.all,
             per=self.data.per_answer,
-            form=SourceForm.of(self.data.plans),
             facts=stored_facts(self.facts),
         )
 

@@ -104,9 +104,9 @@ def detach(
     as_json: Json = False,
 ) -> None:
     """Restore the host of FOLDER: its files as they were before facts were attached, byte for byte."""
-    from monolayer.attaching.detach import detach as find
     from monolayer.attaching.folder import ATTACHED
     from monolayer.data.folder import check_output
+    from monolayer.saved.detach import detach as find
 
     if not overwrite:
         check_output(out, kind=ATTACHED)  # better known before the work

@@ -51,8 +51,7 @@ def recognize(
     Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
     """
     from monolayer.attaching.questions.recognize import recognize as build
-    from monolayer.attaching.questions.request import AS_THEY_ARE
-    from monolayer.huggingface.questions import QUESTIONS
+    from monolayer.huggingface.questions import AS_THEY_ARE, QUESTIONS
 
     options = {**asdict(how), "keep": storing.keep, "device": storing.device}
     storing.run(

@@ -69,9 +69,9 @@ def take_tour(folder: Path, out: Path | None, step: Progress) -> AttachTour:
     """
     from monolayer.attaching.attach import attach
     from monolayer.attaching.chats import their_tokenizer
-    from monolayer.attaching.detach import detach
     from monolayer.attaching.facts import read_facts
     from monolayer.checker.certificate import Claims
+    from monolayer.saved.detach import detach
     from monolayer.saved.kinds import open_model
 
     tokenizer = their_tokenizer(folder)

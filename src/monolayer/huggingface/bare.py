@@ -19,7 +19,7 @@ from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.host_kind import HostKind
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.kin import kin_of
-from monolayer.huggingface.manifest import Manifest, manifest_in
+from monolayer.huggingface.manifest import Manifest
 from monolayer.huggingface.tensors import ModelFiles
 
 
@@ -71,7 +71,7 @@ class LanguageModel:
     def manifest(self) -> Manifest | None:
         """What `attached.json` says; None if it is missing or cannot be read."""
         try:
-            return manifest_in(self.opened)
+            return Manifest.in_folder(self.opened)
         except ModelFileError:
             return None
 

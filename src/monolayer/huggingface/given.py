@@ -42,6 +42,16 @@ class GivenModel(ABC):
         """The name of the activation function."""
 
     @property
+    @abstractmethod
+    def width(self) -> int:
+        """`D`, the width of a state."""
+
+    @property
+    def model(self) -> str:
+        """The transformers class that its files are of."""
+        return str(self.kind.model)
+
+    @property
     def layers(self) -> int:
         """`L`, the number of layers."""
         return int(self.config[self.kind.depth])

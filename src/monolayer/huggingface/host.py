@@ -157,9 +157,14 @@ class Host(GivenModel):
         return f"{name} with {self.kind.bias_key} = true and biases 0 in its own layers"
 
     @property
+    def model(self) -> str:
+        """The transformers class that its files are of."""
+        return self.kind.model if self.kin is None else self.kin.model
+
+    @property
     def named(self) -> str:
-        """The name of its transformers class, and the one that it had before if that was another."""
-        return self.kind.model if self.kin is None else f"{self.kin.model}, written as {self.kind.model}"
+        """The name of its transformers class, and the one that it is written as if that is another."""
+        return self.model if self.kin is None else f"{self.model}, written as {self.kind.model}"
 
     @property
     def is_cut(self) -> bool:

@@ -11,25 +11,24 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, ClassVar, get_args
 
 from monolayer.data.choices import PerAnswer
 from monolayer.data.folder import OpenFolder, read_together
-from monolayer.data.form import SourceForm
 from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.cutting import FactIds
-from monolayer.huggingface.host import COPIED, TOKENIZER
+from monolayer.huggingface.host import COPIED
 from monolayer.huggingface.hosts import ATTACHED_MARK
+from monolayer.huggingface.original import OriginalManifest
 from monolayer.huggingface.templates import PLAIN, Template, read_templates
 from monolayer.huggingface.tensors import ModelFiles, read_tensors
-from monolayer.huggingface.versioned import Typed, Versioned, check_types, table_of_texts
+from monolayer.huggingface.versioned import Typed, Versioned, table_of_texts
 
 FILE = "attached.json"
-STORED_AS = Versioned(FILE, "monolayer-attached", 6, "attach")
 ATTACHED_WEIGHTS = "attached.safetensors"
 """The file with the appended blocks, and with the zero biases that some hosts get."""
 FARTHEST = 1e9
@@ -62,17 +61,13 @@ class StoredFact:
     fell: float | None = None
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What `attached.json` says.
+@dataclass(frozen=True, kw_only=True)
+class Manifest(OriginalManifest):
+    """What `attached.json` says, besides what the host was.
 
-    - `config`, `index`: the host's `config.json` and its index of shards, if it has one, as text.
-    - `files`: digests of the files that were copied.
-    - `texts`: those of them that are small, as text. transformers rewrites some of them when it saves a folder.
-    - `headers`: the headers of the host's files of weights, by the names that these have here. With the tensors, which
-      fill the rest of a file, they are the whole file (`headers.py`).
-    - `tensors`, `appended`: digests of the host's tensors, and of all others. If the host is a Llama under another name
-      (`kin.py`), its tensors are those of the Llama.
+    If the host is a Llama under another name (`kin.py`), `tensors` are those of the Llama.
+
+    - `texts`: the files that were copied and are small, as text. transformers rewrites some when it saves a folder.
     - `tokenizer`: a digest of what `tokenizer.json` means, whichever way it is written.
     - `radius`: ρ of all neurons, or the least of them.
     - `own_radii`: whether each neuron has a radius of its own.
@@ -80,18 +75,10 @@ class Manifest:
     - `end`: the id that ends answers, if there is one.
     - `templates`: the texts in which every prompt stands.
     - `per`: how to read answers so that they are those of the facts (`Sequences.per_answer`).
-    - `form`: the form of the files or tables that the facts were read from, if they were.
     - `facts`: the attached facts, each of them once per template, in the order of their neurons.
-    - `measured`: what was measured when they were attached.
     """
 
-    config: str
-    index: str | None
-    files: Mapping[str, str]
     texts: Mapping[str, str]
-    headers: Mapping[str, str]
-    tensors: Mapping[str, str]
-    appended: Mapping[str, str]
     tokenizer: str
     radius: float
     own_radii: bool
@@ -99,9 +86,19 @@ class Manifest:
     end: int | None
     templates: tuple[Template, ...] = (PLAIN,)
     per: PerAnswer = "answer"
-    form: SourceForm | None = None
     facts: tuple[StoredFact, ...] = ()
-    measured: Mapping[str, object] = field(default_factory=dict)
+    stored_as: ClassVar = Versioned(FILE, "monolayer-attached", 6, "attach")
+    way_out: ClassVar = (
+        ": copy it from the folder that attach wrote, or make the folder again from its host and its facts, "
+        "attach(host, facts, stored=folder)"
+    )
+    plain: ClassVar = Manner(per="answer")
+    mark: ClassVar = ATTACHED_MARK
+
+    @property
+    def manner(self) -> Manner:
+        """Prompts and answers, as the facts were given."""
+        return Manner(per=self.per, form=self.form)
 
     @property
     def neurons(self) -> int:
@@ -138,66 +135,47 @@ class Manifest:
                 longest[fact.prompt] = number
         return longest
 
-    def to_json(self) -> str:
-        """The text of the file `attached.json`."""
-        return STORED_AS.text(asdict(self))
-
     @classmethod
-    def from_json(cls, content: bytes) -> Manifest:
-        """Read the manifest from the bytes of `attached.json`; a `ModelFileError` if they are not a manifest."""
-        return STORED_AS.read(content, cls._of)
+    def _parts(cls, fields: JsonFields) -> dict[str, Any]:
+        """Facts and templates."""
+        facts = tuple(StoredFact(**fact) for fact in fields["facts"])
+        return {"facts": facts, "templates": read_templates(fields["templates"])}
 
-    @classmethod
-    def _of(cls, said: JsonFields) -> Manifest:
-        """The manifest with these fields, which are checked."""
-        facts = tuple(StoredFact(**fact) for fact in said["facts"])
-        form, templates = SourceForm.from_json(said["form"]), read_templates(said["templates"])
-        manifest = cls(**said | {"facts": facts, "templates": templates, "form": form})
-        _check(manifest)
-        return manifest
+    def _typed(self) -> list[Typed]:
+        """The fields with the types that they must have."""
+        fields: list[Typed] = [
+            ("radius", self.radius, float),
+            ("state", self.state, float),
+            ("tokenizer", self.tokenizer, str),
+            ("end", self.end, (int, type(None))),
+            *table_of_texts("texts", self.texts),
+        ]
+        for fact in self.facts:
+            fields += [("facts", fact.prompt, str), ("facts", fact.fact, str), ("facts", fact.places, int)]
+            fields.append(("facts", fact.number, int))
+            fields += [("facts", number, (float, int, type(None))) for number in (fact.moved, fact.length, fact.fell)]
+        return [*super()._typed(), *fields]
 
-
-def _check(found: Manifest) -> None:
-    """Check the types and ranges of all values that are used later; a `ValueError` names the field that is wrong."""
-    fields: list[Typed] = [
-        ("config", found.config, str),
-        ("index", found.index, (str, type(None))),
-        ("radius", found.radius, float),
-        ("state", found.state, float),
-        ("tokenizer", found.tokenizer, str),
-        ("end", found.end, (int, type(None))),
-        ("measured", found.measured, dict),
-    ]
-    for name in ("files", "texts", "headers", "tensors", "appended"):
-        fields += table_of_texts(name, getattr(found, name))
-    for fact in found.facts:
-        fields += [("facts", fact.prompt, str), ("facts", fact.fact, str), ("facts", fact.places, int)]
-        fields.append(("facts", fact.number, int))
-        fields += [("facts", number, (float, int, type(None))) for number in (fact.moved, fact.length, fact.fell)]
-    check_types(fields)
-    if type(found.own_radii) is not bool:
-        raise ValueError("own_radii")
-    if not 0.0 < found.radius < 1.0 or any(fact.places < 1 for fact in found.facts):
-        raise ValueError("radius or places")
-    if not 0.0 < found.state <= FARTHEST:
-        raise ValueError("state")
-    if found.per not in get_args(PerAnswer):
-        raise ValueError("per")
-    if any(abs(fact.moved) > FARTHEST for fact in found.facts if fact.moved is not None):
-        raise ValueError("moved")
-    if any(not 0.0 <= fact.length <= FARTHEST for fact in found.facts if fact.length is not None):
-        raise ValueError("length")
-    if found.end is not None and not 0 <= found.end < MOST_STORED_TOKENS:
-        raise ValueError("end")
-    if any(hashlib.sha256(text.encode()).hexdigest() != found.files.get(name) for name, text in found.texts.items()):
-        raise ValueError("texts")
-    if TOKENIZER not in found.files or not set(found.texts) <= set(found.files) <= set(COPIED):
-        raise ValueError("files")
-
-
-def says_attached(config: object) -> bool:
-    """Whether the content of a `config.json` says that facts were attached."""
-    return isinstance(config, dict) and ATTACHED_MARK.items() <= config.items()
+    def _check(self) -> None:
+        """Check the types and ranges of all values that are used later; a `ValueError` names the field."""
+        super()._check()
+        if type(self.own_radii) is not bool:
+            raise ValueError("own_radii")
+        if not 0.0 < self.radius < 1.0 or any(fact.places < 1 for fact in self.facts):
+            raise ValueError("radius or places")
+        if not 0.0 < self.state <= FARTHEST:
+            raise ValueError("state")
+        if self.per not in get_args(PerAnswer):
+            raise ValueError("per")
+        if any(abs(fact.moved) > FARTHEST for fact in self.facts if fact.moved is not None):
+            raise ValueError("moved")
+        if any(not 0.0 <= fact.length <= FARTHEST for fact in self.facts if fact.length is not None):
+            raise ValueError("length")
+        if self.end is not None and not 0 <= self.end < MOST_STORED_TOKENS:
+            raise ValueError("end")
+        # A file that is not among `files` has no digest, and no text has the digest None.
+        if any(hashlib.sha256(text.encode()).hexdigest() != self.files.get(name) for name, text in self.texts.items()):
+            raise ValueError("texts")
 
 
 def open_attached(folder: str | os.PathLike[str] | ModelFiles) -> ModelFiles:
@@ -221,7 +199,7 @@ def _checked_files(opened: OpenFolder) -> ModelFiles:
         config = json.loads(opened.read("config.json"))
     except (ValueError, RecursionError):
         config = None
-    if not says_attached(config):
+    if not Manifest.recognizes(config):
         raise ModelFileError("not a folder that facts were attached to: its config.json does not say so")
     return read_attached_files(opened)
 
@@ -229,28 +207,6 @@ def _checked_files(opened: OpenFolder) -> ModelFiles:
 def read_attached_files(opened: OpenFolder) -> ModelFiles:
     """The files of a folder that is open, and that facts were attached to; `attached.json` may be missing."""
     return read_tensors(opened, if_there=(FILE, *COPIED))
-
-
-def manifest_in(folder: ModelFiles) -> Manifest:
-    """What `attached.json` in a folder says; a `ModelFileError` if it is missing, or is not one that `attach` wrote."""
-    if FILE not in folder.content:
-        raise ModelFileError(
-            f"{FILE} is missing: copy it from the folder that attach wrote, or make the folder again from its host and "
-            "its facts, attach(host, facts, stored=folder)"
-        )
-    return Manifest.from_json(folder.content[FILE])
-
-
-def asked_as(folder: ModelFiles) -> Manner:
-    """How to read the facts that a folder with facts attached is asked about.
-
-    As prompts and answers if its manifest is missing or damaged; whatever reads the rest of the folder says so.
-    """
-    try:
-        manifest = manifest_in(folder)
-        return Manner(per=manifest.per, form=manifest.form)
-    except ModelFileError:
-        return Manner(per="answer")
 
 
 def tokenizer_digest(content: bytes) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
 from monolayer.huggingface.host import COPIED
-from monolayer.huggingface.manifest import FILE, says_attached
+from monolayer.huggingface.manifest import FILE, Manifest
 from monolayer.huggingface.tensors import ModelFiles
 
 _JSON = ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json"]
@@ -28,7 +28,7 @@ def said_by_config(opened: OpenFolder) -> object:
 def says_stock(config: object) -> bool:
     """Whether a `config.json` is one of Hugging Face rather than of monolayer, and mentions no attached facts."""
     is_hugging_face = isinstance(config, dict) and "model_type" in config and "format" not in config
-    return is_hugging_face and not says_attached(config)
+    return is_hugging_face and not Manifest.recognizes(config)
 
 
 def stock_files(folder: str | os.PathLike[str]) -> ModelFiles | None:

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, ClassVar, get_args
 
 from monolayer.data.folder import FolderKind, OpenFolder
-from monolayer.data.form import SourceForm
 from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.encoders import QUESTIONS_MARK, Encoder, Pooling, encoder_of
-from monolayer.huggingface.host import COPIED, TOKENIZER
+from monolayer.huggingface.host import COPIED
 from monolayer.huggingface.manifest import prompt_digest
+from monolayer.huggingface.original import OriginalManifest
 from monolayer.huggingface.strict import read_json
 from monolayer.huggingface.tensors import ModelFiles, Tensor, read_tensors, tensors_of
-from monolayer.huggingface.versioned import Typed, Versioned, check_types, table_of_texts
+from monolayer.huggingface.versioned import Typed, Versioned, table_of_texts
 
 FILE = "questions.json"
-STORED_AS = Versioned(FILE, "monolayer-questions", 2, "recognize")
+AS_THEY_ARE = Manner(per="continuation")
+"""Reads two columns of text as questions and answers, and puts no space in front of answers."""
 BESIDE_WEIGHTS = "questions.safetensors"
 """The file with what transformers does not read: tensors of the encoder that the classifier lacks, and states of the
 texts that radii were chosen by."""
@@ -68,91 +69,66 @@ class Draw:
     reach: float
 
 
-@dataclass(frozen=True)
-class QuestionsManifest:
-    """What `questions.json` says.
+@dataclass(frozen=True, kw_only=True)
+class QuestionsManifest(OriginalManifest):
+    """What `questions.json` says, besides what the encoder was.
 
-    - `config`, `index`: the encoder's `config.json` and its index of shards, if it has one, as text.
-    - `headers`: the headers of the encoder's files of weights, as text, by the names of the files.
-    - `files`: digests of the files that were copied.
-    - `tensors`, `spare`, `appended`: digests of the encoder's tensors by their names in the classifier, of those that
-      the classifier lacks, and of all others.
+    - `spare`: digests of the encoder's tensors that the classifier lacks.
     - `pooling`, `draw`, `unknown`: of which states û is the direction; the draw; the answer to all other texts.
-    - `form`: the form of the files or tables that the questions were read from, if they were.
     - `rewordings`: for each state in `draw.rewordings`, the digest of its question.
     - `questions`: in the order of their neurons.
-    - `measured`: what was measured when they were stored.
     """
 
-    config: str
-    index: str | None
-    headers: Mapping[str, str]
-    files: Mapping[str, str]
-    tensors: Mapping[str, str]
     spare: Mapping[str, str]
-    appended: Mapping[str, str]
     pooling: Pooling
     draw: Draw
     unknown: str
-    form: SourceForm | None = None
     rewordings: tuple[str, ...] = ()
     questions: tuple[StoredQuestion, ...] = ()
-    measured: Mapping[str, object] = field(default_factory=dict)
+    stored_as: ClassVar = Versioned(FILE, "monolayer-questions", 2, "recognize")
+    plain: ClassVar = AS_THEY_ARE
+    mark: ClassVar = QUESTIONS_MARK
+
+    @property
+    def manner(self) -> Manner:
+        """Questions and answers as they are, in files of the form that they were read from."""
+        return replace(AS_THEY_ARE, form=self.form)
 
     @property
     def places(self) -> dict[str, int]:
         """The number of the neuron of each question, by its digest."""
         return {each.question: number for number, each in enumerate(self.questions)}
 
-    def to_json(self) -> str:
-        """The text of the file `questions.json`."""
-        return STORED_AS.text(asdict(self))
-
     @classmethod
-    def from_json(cls, content: bytes) -> QuestionsManifest:
-        """Read the manifest from the bytes of `questions.json`; a `ModelFileError` if they are not a manifest."""
-        return STORED_AS.read(content, cls._of)
+    def _parts(cls, fields: JsonFields) -> dict[str, Any]:
+        """Questions, their rewordings and the draw."""
+        questions = tuple(StoredQuestion(**each) for each in fields["questions"])
+        return {"questions": questions, "draw": Draw(**fields["draw"]), "rewordings": tuple(fields["rewordings"])}
 
-    @classmethod
-    def _of(cls, said: JsonFields) -> QuestionsManifest:
-        """The manifest with these fields, which are checked."""
-        questions = tuple(StoredQuestion(**each) for each in said["questions"])
-        parts = {"questions": questions, "draw": Draw(**said["draw"]), "rewordings": tuple(said["rewordings"])}
-        manifest = cls(**said | parts | {"form": SourceForm.from_json(said["form"])})
-        _check(manifest)
-        return manifest
+    def _typed(self) -> list[Typed]:
+        """The fields with the types that they must have."""
+        fields: list[Typed] = [
+            ("unknown", self.unknown, str),
+            *(("draw", number, float) for number in (self.draw.floor, self.draw.reach)),
+            *(("draw", number, int) for number in (self.draw.seed, self.draw.room)),
+            *(("rewordings", name, str) for name in self.rewordings),
+            *table_of_texts("spare", self.spare),
+        ]
+        for each in self.questions:
+            fields += [("questions", each.question, str), ("questions", each.answer, int)]
+            fields += [("questions", each.threshold, float), ("questions", each.moved, (float, type(None)))]
+        return [*super()._typed(), *fields]
 
-
-def _check(found: QuestionsManifest) -> None:
-    """Check the types and ranges of all values that are used later; a `ValueError` names the field that is wrong."""
-    fields: list[Typed] = [
-        ("config", found.config, str),
-        ("index", found.index, (str, type(None))),
-        ("unknown", found.unknown, str),
-        ("measured", found.measured, dict),
-        *(("draw", number, float) for number in (found.draw.floor, found.draw.reach)),
-        *(("draw", number, int) for number in (found.draw.seed, found.draw.room)),
-        *(("rewordings", name, str) for name in found.rewordings),
-    ]
-    for name in ("headers", "files", "tensors", "spare", "appended"):
-        fields += table_of_texts(name, getattr(found, name))
-    for each in found.questions:
-        fields += [("questions", each.question, str), ("questions", each.answer, int)]
-        fields += [("questions", each.threshold, float), ("questions", each.moved, (float, type(None)))]
-    check_types(fields)
-    if found.pooling not in get_args(Pooling):
-        raise ValueError("pooling")
-    if not 1 <= found.draw.room <= 1 << 12 or not -1.0 < found.draw.floor < 1.0 or not 0.0 < found.draw.reach < 1.0:
-        raise ValueError("draw")
-    if any(each.answer < 1 or not -1.0 < each.threshold < 1.0 for each in found.questions):
-        raise ValueError("questions")
-    if TOKENIZER not in found.files or not set(found.files) <= set(COPIED):
-        raise ValueError("files")
-
-
-def says_questions(config: object) -> bool:
-    """Whether the content of a `config.json` says that questions were stored."""
-    return isinstance(config, dict) and QUESTIONS_MARK.items() <= config.items()
+    def _check(self) -> None:
+        """Check the types and ranges of all values that are used later; a `ValueError` names the field."""
+        super()._check()
+        draw = self.draw
+        if self.pooling not in get_args(Pooling):
+            raise ValueError("pooling")
+        if not 1 <= draw.room <= 1 << 12 or not -1.0 < draw.floor < 1.0 or not 0.0 < draw.reach < 1.0:
+            raise ValueError("draw")
+        if any(each.answer < 1 or not -1.0 < each.threshold < 1.0 for each in self.questions):
+            raise ValueError("questions")
 
 
 def read_question_files(opened: OpenFolder) -> ModelFiles:
@@ -172,21 +148,6 @@ def beside_weights(opened: ModelFiles) -> dict[str, Tensor]:
     if BESIDE_WEIGHTS not in opened.content:
         raise ModelFileError(f"{BESIDE_WEIGHTS} is missing")
     return tensors_of(opened.content[BESIDE_WEIGHTS], BESIDE_WEIGHTS)
-
-
-def questions_in(opened: ModelFiles) -> QuestionsManifest:
-    """What `questions.json` in a folder says; a `ModelFileError` if it is missing, or is not one that we wrote."""
-    if FILE not in opened.content:
-        raise ModelFileError(f"{FILE} is missing")
-    return QuestionsManifest.from_json(opened.content[FILE])
-
-
-def asked_as(opened: ModelFiles) -> Manner:
-    """How to read the questions that a folder is asked about; what is wrong with `questions.json` is said elsewhere."""
-    try:
-        return Manner(per="continuation", form=questions_in(opened).form)
-    except ModelFileError:
-        return Manner(per="continuation")
 
 
 def restored_encoder(opened: ModelFiles, manifest: QuestionsManifest) -> Encoder:

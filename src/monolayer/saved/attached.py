@@ -14,7 +14,7 @@ from monolayer.data import Sequences
 from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError, needs_extra
-from monolayer.huggingface.manifest import asked_as, read_attached_files, says_attached
+from monolayer.huggingface.manifest import Manifest, read_attached_files
 from monolayer.huggingface.tensors import ModelFiles
 from monolayer.saved.asking import Asking, Wanted
 from monolayer.saved.measured import asked_here
@@ -44,7 +44,7 @@ class WithFacts(Saved):
     @classmethod
     def recognizes(cls, config: object) -> bool:
         """A `config.json` with the mark of attached facts."""
-        return says_attached(config)
+        return Manifest.recognizes(config)
 
     @classmethod
     def read(cls, opened: OpenFolder) -> WithFacts:
@@ -54,7 +54,7 @@ class WithFacts(Saved):
     @property
     def manner(self) -> Manner:
         """Prompts and answers, as the facts were given."""
-        return asked_as(self.opened)
+        return Manifest.manner_in(self.opened)
 
     @property
     def sealed(self) -> Sealed:
@@ -122,6 +122,10 @@ class WithFacts(Saved):
         from monolayer.attaching.folder import Attached
 
         return Attached.load(self.opened)
+
+    def extended(self) -> Attached:
+        """The model in memory, with its host."""
+        return self.load()
 
     def asking(self, model: Any, wanted: Wanted) -> Asking:
         """Prompts are continued, by transformers if it is installed; a stored prompt is known by its digest."""

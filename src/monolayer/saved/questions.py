@@ -14,7 +14,7 @@ from monolayer.data import Sequences
 from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError
-from monolayer.huggingface.questions import QUESTIONS, asked_as, read_question_files, says_questions
+from monolayer.huggingface.questions import QUESTIONS, QuestionsManifest, read_question_files
 from monolayer.huggingface.tensors import ModelFiles
 from monolayer.saved.asking import Asking, Wanted
 from monolayer.saved.measured import asked_here
@@ -42,7 +42,7 @@ class WithQuestions(Saved):
     @classmethod
     def recognizes(cls, config: object) -> bool:
         """A `config.json` with the mark of stored questions."""
-        return says_questions(config)
+        return QuestionsManifest.recognizes(config)
 
     @classmethod
     def read(cls, opened: OpenFolder) -> WithQuestions:
@@ -52,7 +52,7 @@ class WithQuestions(Saved):
     @property
     def manner(self) -> Manner:
         """Questions and answers, as they are, in files of the form that they were read from."""
-        return asked_as(self.opened)
+        return QuestionsManifest.manner_in(self.opened)
 
     @property
     def sealed(self) -> Sealed:
@@ -103,6 +103,10 @@ class WithQuestions(Saved):
         from monolayer.attaching.questions.folder import Recognizer
 
         return Recognizer.load(self.opened)
+
+    def extended(self) -> Recognizer:
+        """The model in memory, with its encoder."""
+        return self.load()
 
     def asking(self, model: Any, wanted: Wanted) -> Asking:
         """Texts are classified by transformers; `unknown` is an answer like others, unless marks are asked for."""

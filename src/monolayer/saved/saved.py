@@ -19,6 +19,7 @@ from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonObject
 from monolayer.data.text import Script
+from monolayer.errors import ModelFileError
 from monolayer.saved.asking import Asking, Wanted
 from monolayer.table import Progress
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from monolayer.attaching.extended import ExtendedModel
     from monolayer.checker.locating.location import Location
     from monolayer.huggingface.bare import LanguageModel
     from monolayer.model.card import Summary
@@ -163,6 +165,13 @@ class Saved(ABC):
     def lists_facts(self) -> bool:
         """Whether a language model in this folder says which facts were attached to it."""
         return False
+
+    def extended(self) -> ExtendedModel:
+        """The model in memory, with the host that facts were attached to, or that questions were stored in."""
+        raise ModelFileError(
+            f"{self.path} is not a folder that facts were attached to, or that questions were stored in: its "
+            "config.json does not say so"
+        )
 
     def monolayer(self, verb: str) -> Monolayer:
         """The model for verbs that look at steps or half-spaces, `explain` and `page`; an error for other kinds.

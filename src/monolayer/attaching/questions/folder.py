@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from monolayer.arrays import Bools, Floats
-from monolayer.attaching.extended import ExtendedModel
+from monolayer.attaching.extended import ExtendedModel, WeightFile
 from monolayer.attaching.questions.layer import Neurons, codes, constant_of, stored_basis, tensors
 from monolayer.attaching.questions.running import Running, as_torch
 from monolayer.attaching.written import tensor_digest, write_json
@@ -27,6 +27,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface import tensors as stored
 from monolayer.huggingface.cutting import split_text, tokenizer_of
 from monolayer.huggingface.encoders import Encoder
+from monolayer.huggingface.headers import read_header
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.questions import (
     BESIDE_WEIGHTS,
@@ -39,7 +40,6 @@ from monolayer.huggingface.questions import (
     beside_weights,
     classes_in,
     question_digest,
-    questions_in,
     read_question_files,
     restored_encoder,
 )
@@ -87,6 +87,8 @@ class Recognizer(ExtendedModel):
     """How many rows of the data repeated others; files do not keep this."""
     given: Mapping[str, Tensor] | None = None
     """The added tensors as they lie in the folder that was loaded; None if they follow from the rest."""
+    folders: ClassVar = QUESTIONS
+    was_stored: ClassVar = "questions were stored"
 
     @classmethod
     @own_settings()
@@ -94,7 +96,7 @@ class Recognizer(ExtendedModel):
         """Read a folder that `save` wrote, which may be open already."""
         opened = folder if isinstance(folder, ModelFiles) else read_together(Path(folder), read_question_files)
         try:
-            manifest = questions_in(opened)
+            manifest = QuestionsManifest.in_folder(opened)
             beside = beside_weights(opened)
             encoder = restored_encoder(opened, manifest)
             classes = classes_in(opened)
@@ -113,6 +115,35 @@ class Recognizer(ExtendedModel):
         given = {name: as_torch(tensor) for name, tensor in opened.items() if name not in manifest.tensors}
         neurons = Neurons(rows, tau, answers)
         return cls(encoder, opened, neurons, basis, classes, manifest, kept, reworded, given=given)
+
+    @property
+    def original(self) -> Encoder:
+        """The encoder without its questions."""
+        return self.encoder
+
+    def original_weights(self) -> Iterator[WeightFile]:
+        """The encoder's files of weights."""
+        for name, header in self.manifest.headers.items():
+            yield WeightFile(name, header, read_header(header))
+
+    def original_tensors(self) -> Iterator[tuple[str, str, stored.Tensor]]:
+        """The encoder's tensors, each with the digest that it had; the classifier lacks some."""
+        for name, digest in self.manifest.tensors.items():
+            yield name, digest, self.encoder.tensors[name]
+        for name, digest in self.manifest.spare.items():
+            yield name, digest, self.encoder.spare[name]
+
+    @property
+    def weights(self) -> Mapping[str, stored.Tensor]:
+        """The tensors of the encoder, also by the names that they have in files of the encoder alone."""
+        root, tensors = self.encoder.kind.root, self.encoder.tensors
+        bare = {name.removeprefix(root): tensor for name, tensor in tensors.items()}
+        return {**bare, **tensors, **self.encoder.spare}
+
+    @property
+    def beside(self) -> dict[str, bytes]:
+        """The files beside the weights, which `recognize` copied."""
+        return {name: bytes(self.source.content[name]) for name in self.manifest.files}
 
     @property
     def card(self) -> Card:
@@ -198,8 +229,8 @@ class Recognizer(ExtendedModel):
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write `folder`, all at once or not at all. The numbers of the encoder are copied byte for byte."""
         with new_folder(folder, overwrite=overwrite, kind=QUESTIONS) as scratch:
-            for name in self.manifest.files:
-                (scratch / name).write_bytes(self.source.content[name])
+            for name, content in self.beside.items():
+                (scratch / name).write_bytes(content)
             tensors = {name: as_torch(tensor) for name, tensor in self.encoder.tensors.items()}
             save_file({**tensors, **self.tensors}, scratch / WEIGHTS_FILE, metadata={"format": "pt"})
             beside = {f"{SPARE}{name}": as_torch(tensor) for name, tensor in self.encoder.spare.items()}

@@ -14,20 +14,16 @@ from monolayer.attaching.questions.radii import NOBODY
 from monolayer.attaching.questions.running import Running
 from monolayer.attaching.request import model_folder
 from monolayer.data import Sequences
-from monolayer.data.folder import INDEX_FILE, unchanged
-from monolayer.data.form import SourceForm
-from monolayer.data.layout import Manner
+from monolayer.data.folder import unchanged
 from monolayer.errors import ContradictionError, DataError
 from monolayer.huggingface.cutting import split_text, tokenizer_of
 from monolayer.huggingface.encoders import Encoder, Pooling, pooling_of, read_encoder
 from monolayer.huggingface.headers import header_of
-from monolayer.huggingface.host import COPIED, TOKENIZER
-from monolayer.huggingface.questions import Draw, QuestionsManifest, question_digest
-from monolayer.huggingface.tensors import ModelFiles, file_digest
+from monolayer.huggingface.host import TOKENIZER
+from monolayer.huggingface.original import original_fields
+from monolayer.huggingface.questions import AS_THEY_ARE, Draw, QuestionsManifest, question_digest
+from monolayer.huggingface.tensors import ModelFiles
 from monolayer.table import Progress
-
-AS_THEY_ARE = Manner(per="continuation")
-"""Reads two columns of text as questions and answers, and puts no space in front of answers."""
 
 
 class Question(NamedTuple):
@@ -116,17 +112,12 @@ class Given:
         """What `questions.json` will say, before the thresholds of the questions are known."""
         content = self.source.content
         return QuestionsManifest(
-            config=content["config.json"].decode("utf-8"),
-            index=content[INDEX_FILE].decode("utf-8") if INDEX_FILE in content else None,
+            **original_fields(self.encoder, self.source, self.data),
             headers={name: header_of(content[name]) for name in self.source.weights},
-            files={name: file_digest(content[name]) for name in COPIED if name in content},
-            tensors={name: tensor.digest() for name, tensor in self.encoder.tensors.items()},
             spare={name: tensor.digest() for name, tensor in self.encoder.spare.items()},
-            appended={},
             pooling=self.pooling,
             draw=draw,
             unknown=self.unknown,
-            form=SourceForm.of(self.data.plans),
             rewordings=tuple(question_digest(self.stored[each.question].ids) for each in self.reworded),
         )
 

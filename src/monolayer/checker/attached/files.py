@@ -17,7 +17,7 @@ from monolayer.data.folder import INDEX_FILE
 from monolayer.data.objects import JsonObject
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.host import COPIED, Host, host_of, read_host
-from monolayer.huggingface.manifest import FILE, Manifest, manifest_in, open_attached
+from monolayer.huggingface.manifest import FILE, Manifest, open_attached
 from monolayer.huggingface.rewritten import is_computed, reconciled
 from monolayer.huggingface.settings import check_settings
 from monolayer.huggingface.spelling import different_key
@@ -80,7 +80,7 @@ def read_attached(folder: Path | ModelFiles) -> AttachedFolder:
     """Read `folder`. Raises a `ForeignError` or an `UnhandledError` for anything that `attach` does not write."""
     opened = open_attached(folder)
     beside = set(COPIED) & set(opened.content)
-    opened, manifest, rewritten = reconciled(opened, manifest_in(opened))
+    opened, manifest, rewritten = reconciled(opened, Manifest.in_folder(opened))
     strange = sorted(
         name for name in opened.sizes if name not in {*opened.content, *BESIDE} and not name.startswith(".")
     )

@@ -22,7 +22,6 @@ from monolayer.huggingface.questions import (
     FILE,
     QuestionsManifest,
     classes_in,
-    questions_in,
     restored_encoder,
 )
 from monolayer.huggingface.strict import demand_equal, read_json
@@ -102,7 +101,7 @@ class QuestionFolder:
 
 def read_questions(opened: ModelFiles) -> QuestionFolder:
     """Read a folder. Raises a `ForeignError` or an `UnhandledError` for anything that `recognize` does not write."""
-    manifest, classes = questions_in(opened), classes_in(opened)
+    manifest, classes = QuestionsManifest.in_folder(opened), classes_in(opened)
     allowed = {*opened.content, *BESIDE}
     strange = sorted(name for name in opened.sizes if name not in allowed and not name.startswith("."))
     if strange:
