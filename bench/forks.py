@@ -31,6 +31,8 @@ WAITING = 10.0
 machine a fork has a processor for part of the time only."""
 AT_LIMIT = (signal.SIGXCPU, signal.SIGALRM)
 """The signals by which the kernel ends a fork that has used its processor time, or its time by the clock."""
+MEMORY, ROOM = Path("/dev/shm"), 1 << 31
+"""Where folders are in memory, and the bytes that must be free there. Containers often have only 64 MiB."""
 POLL = 1.0
 """Seconds after which forks are looked at that have not closed their pipes."""
 
@@ -79,8 +81,7 @@ class Forks:
     """The forks of a script. They work in `scratch`, each in a folder of its own; `loud` shows what they print."""
 
     def __init__(self, loud: bool = False) -> None:
-        memory = Path("/dev/shm")
-        self.scratch = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
+        self.scratch = Path(tempfile.mkdtemp(dir=MEMORY if _is_roomy(MEMORY) else None))
         self._loud, self._running = loud, set[Fork]()
         reads, self._tells = os.pipe()
         self._guard = os.fork()
@@ -169,6 +170,10 @@ class Forks:
         answer = steps.pop()[0] if steps and isinstance(steps[-1], list) else None
         stopped = os.WIFSIGNALED(status) and os.WTERMSIG(status) in AT_LIMIT
         return Ended(answer, steps[-1] if steps else "", stopped)
+
+
+def _is_roomy(folder: Path) -> bool:
+    return folder.is_dir() and shutil.disk_usage(folder).free >= ROOM
 
 
 def _loaded(content: bytes | bytearray) -> list[Any]:

@@ -30,9 +30,10 @@ CHANGES = 12
 def proofs(scratch: Path) -> Iterator[tuple[str, Any]]:
     """Folders as they are built and with changed weights: which cosines the checker proves, and what it certifies."""
     for number, kind in enumerate(KINDS):
-        dtype, layers, _ = kind
+        dtype, layers, *_ = kind
         folder = stored(scratch / f"questions {number}", *kind)
-        faq: dict[str, str] = FAQ if layers == 1 else {text: f"answer {i % 4}" for i, text in enumerate(phrases(18))}
+        many = {text: f"answer {i % 4}" for i, text in enumerate(phrases(6 * layers))}
+        faq: dict[str, str] = FAQ if layers == 1 else many
         name = f"questions {dtype} {layers}"
         host = scratch / f"questions {number}" / "encoder"
         yield f"{name} cosines", lambda folder=folder: _cosines(folder)  # type: ignore[misc]
