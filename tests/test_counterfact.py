@@ -93,6 +93,7 @@ def test_a_run_measures_every_method_and_can_be_joined(
         attached = rows["attach", count]
         assert (attached["efficacy"], attached["kept"], attached["places"], attached["refused"]) == (count, count, 0, 0)
         assert attached["divergence"] == 0.0
+        assert attached["undone"] is True
         assert attached["of"] > 300
         assert attached.get("places_as_was", 0) == 0  # on a processor biases of 0 change no bit
     assert len(rows["MEMIT", 3]["grid"]) > len(rows["MEMIT", 2]["grid"]) == counterfact.KEPT["MEMIT"]

@@ -24,7 +24,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,8 +35,8 @@ from monolayer_experiments.hosts import load
 from monolayer_experiments.prose import KINDS, drawn, installed_text, windows
 
 RULE = {"answers": 0.9, "text": 1e-4, "neighbours": 0.01}
-LEARNED, UNSEEN = 24, 12
-"""How many contexts are learned from, and how many are asked with besides. The first is no text at all."""
+UNSEEN = 12
+"""How many contexts are asked with besides those that are learned from, the first of which is no text at all."""
 CUTS = (None, 3.0)
 """At how many times their spread coordinates are cut off; None: nowhere."""
 LEARNERS = ("discriminant", "hinge")
@@ -146,6 +146,8 @@ def hinged(own: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     optimizer = torch.optim.Adam([w, b], RATE)
     contexts_, places = own.shape[:2]
     foreign = ~torch.eye(places, dtype=torch.bool, device=own.device).repeat(contexts_, 1)
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")  # TF32 on a GPU: only learning uses it
     for _ in range(STEPS):
         far = (MARGIN + others @ w.T - b).clamp(min=0.0).square().sum(dim=0)
         among = ((MARGIN + own.flatten(0, 1) @ w.T - b).clamp(min=0.0).square() * foreign).sum(dim=0)
@@ -154,6 +156,7 @@ def hinged(own: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+    torch.set_float32_matmul_precision(precision)
     size = w.detach().norm(dim=1)
     return w.detach() / size[:, None], b.detach() / size
 
@@ -197,10 +200,19 @@ def verdict(points: Sequence[Sequence[float]]) -> tuple[bool, float]:
     return best >= RULE["answers"], best
 
 
-def run(world: World, edits: Sequence[Edit], facts: int, places: int, seed: int, write: Any) -> Results:
+class Amount(NamedTuple):
+    """How many facts are stored, how many contexts are learned from, and how many places of text of each kind count."""
+
+    facts: int
+    contexts: int
+    places: int
+
+
+def run(world: World, edits: Sequence[Edit], amount: Amount, seed: int, write: Any) -> Results:
     """All settings, the curve of each; `write` takes the results so far."""
+    facts, _, places = amount
     stored, others = edits[:facts], edits[facts : 3 * facts]
-    learned = ["", *contexts(LEARNED - 1, ("descriptions", "source"), seed)]
+    learned = ["", *contexts(amount.contexts - 1, ("descriptions", "source"), seed)]
     unseen = contexts(UNSEEN, ("licences", "documentation"), seed + 1)
     answers = [world.tokenizer(edit.answer, add_special_tokens=False)["input_ids"] for edit in stored]
     token = torch.tensor([each for answer in answers for each in answer], device=world.device)
@@ -213,6 +225,9 @@ def run(world: World, edits: Sequence[Edit], facts: int, places: int, seed: int,
     asked_near = world.at_ends([before + edit.neighbour for edit in stored for before in ("", unseen[0])])
     results: Results = {"facts": facts, "places": len(token), "rule": RULE, "contexts": [len(learned), len(unseen)]}
     results |= {
+        "host": {"model": type(world.model).__name__, "parameters": world.model.num_parameters()},
+        "device": torch.cuda.get_device_name() if torch.device(world.device).type == "cuda" else "cpu",
+        "torch": torch.__version__,
         "balls": balls(own, asked),
         "text": {kind: int(each.shape[1]) for kind, each in text.items()},
         "rows": [],
@@ -256,6 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("edits", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--facts", type=int, default=200)
+    parser.add_argument("--contexts", type=int, default=24, help="contexts to learn from")
     parser.add_argument("--places", type=int, default=40_000, help="places of text of each kind")
     parser.add_argument("--layers", type=int, nargs="+", default=[6, 12, 18, 24, 30])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -265,7 +281,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
     world = World(options.host, options.device, tuple(options.layers))
-    results = run(world, read_edits(options.edits), options.facts, options.places, 0, write)
+    amount = Amount(options.facts, options.contexts, options.places)
+    results = run(world, read_edits(options.edits), amount, 0, write)
     for row in sorted(results["rows"], key=lambda row: -row["best"])[:12]:
         print(row["layer"], row["unseen"], row["cut"], row["learner"], row["kept"], f"{row['best']:.3f}")
 

@@ -15,6 +15,11 @@ Measured for each number of edits and each method:
     places        of `locality_prompt` and of text of installed packages: where any logit differs from the host's
     divergence    the mean KL divergence there
     fluency       entropy of bigrams and trigrams of what it says behind `locality_prompt`s, in bits (Meng and others)
+    undone        attach only: whether `detach` gave every file of the host back, byte for byte. The others are undone
+                  with a copy of the numbers that they changed
+
+The settings of a method are searched with the first of `--edits`; with the others the best `KEPT` of them are tried.
+Every model loads in transformers by itself: attach adds layers of the host's own kind, the others change numbers.
 
 On a GPU a Llama with attached facts runs in other kernels than the host (docs/attach.md), so the host to compare logits
 with is the one with biases of 0, and `places_as_was` counts places that differ from the host as it was.
@@ -81,6 +86,8 @@ class Bench:
     seed: int = 0
     covariances: dict[int, torch.Tensor] = field(default_factory=dict)
     ranked: dict[str, list[str]] = field(default_factory=dict)
+    shared_seconds: float = 0.0
+    """How long the δ took that the last setting took over from the one before it."""
 
     def __post_init__(self) -> None:
         import transformers
@@ -158,9 +165,10 @@ class Bench:
             folder = made.save(Path(scratch) / "new")
             seconds = time.perf_counter() - began
             model = load(folder, self.device).requires_grad_(False)
+            undone = same_files(ml.detach(folder).save(Path(scratch) / "host"), self.folder)
         numbers = sum(part.numel() for part in made.tensors.values())
         about = {"seconds": seconds, "search": seconds, "numbers": numbers, "setting": "default", "refused": refused}
-        return model, {**about, "grid": {}}
+        return model, {**about, "undone": undone, "grid": {}}
 
     def searched(self, method: str, edits: Sequence[Edit]) -> tuple[Any, Results]:
         """The model of the setting of a method with most edits right, then most rewordings; the first of several."""
@@ -169,10 +177,12 @@ class Bench:
         grid: dict[str, list[float]] = {}
         best, made, name, spent, search = (-1.0, -1.0), None, "", 0.0, 0.0
         for tried, make in self.settings(method, lesson).items():
+            self.shared_seconds = 0.0
             built, seconds = timed(self._finished, make)
+            search += seconds
+            seconds += self.shared_seconds
             score = (editors.right(built[0], wanted), editors.right(built[0], reworded))
             grid[tried] = [*score, seconds]
-            search += seconds
             if score > best:
                 best, made, name, spent = score, built, tried, seconds
         assert made is not None  # every method has settings
@@ -203,7 +213,7 @@ class Bench:
             if method == "ROME":
                 yield f"{place}, layer {last}", partial(self._rome, at, last)
             else:
-                changes: list[torch.Tensor] = []  # δ depends on the place and not on λ
+                changes: list[tuple[torch.Tensor, float]] = []  # δ depends on the place and not on λ
                 for weight in WEIGHTS:
                     layers = range(max(0, last - SPREAD + 1), last + 1)
                     name = f"{place}, layers {layers[0]} to {last}, λ {weight:g}"
@@ -212,11 +222,13 @@ class Bench:
     def _rome(self, lesson: Lesson, layer: int) -> Made:
         return editors.rome(self.host, lesson, layer, DELTA, self.covariance(layer), BEGINNINGS)
 
-    def _memit(self, lesson: Lesson, layers: range, weight: float, changes: list[torch.Tensor]) -> Made:
-        if not changes:
-            changes.append(editors.changes_at(self.host, lesson, layers[-1], BEGINNINGS, DELTA))
+    def _memit(self, lesson: Lesson, layers: range, weight: float, changes: list[tuple[torch.Tensor, float]]) -> Made:
+        if changes:
+            self.shared_seconds = changes[0][1]
+        else:
+            changes.append(timed(editors.changes_at, self.host, lesson, layers[-1], BEGINNINGS, DELTA))
         Cs = [self.covariance(layer) for layer in layers]
-        return editors.memit(self.host, lesson, layers, changes[0], weight, Cs, BEGINNINGS)
+        return editors.memit(self.host, lesson, layers, changes[0][0], weight, Cs, BEGINNINGS)
 
     def covariance(self, layer: int) -> torch.Tensor:
         """`C` of a layer of the host, computed once."""
@@ -229,6 +241,11 @@ def sites(layers: int) -> list[tuple[str, int]]:
     """Where ROME and MEMIT are tried in a host of so many layers: whose last token, and the last layer written to."""
     early = sorted({max(1, layers // 8), max(1, layers // 4)})
     return [*((SUBJECT, layer) for layer in early), (PROMPT, layers // 2)]
+
+
+def same_files(folder: Path, host: Path) -> bool:
+    """Whether every file in a folder has the bytes of the host's file of that name."""
+    return all(path.read_bytes() == (host / path.name).read_bytes() for path in folder.iterdir())
 
 
 def with_biases(folder: Path, device: str) -> Any:
