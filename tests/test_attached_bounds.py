@@ -35,7 +35,7 @@ from monolayer.checker.attached.files import read_attached
 from monolayer.checker.rounding import UnhandledError
 from monolayer.data.folder import INDEX_FILE
 from monolayer.huggingface.cutting import FactIds
-from monolayer.huggingface.manifest import ATTACHED_WEIGHTS
+from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, open_attached
 from tests.attached_changes import ROW, changed, retold_host, set_to, swapped
 from tests.hosts import FACTS, NEURONS, write_host
 from tests.verdicts import from_files
@@ -139,7 +139,7 @@ def test_tensors_that_are_missing_too_many_or_of_another_kind_are_named(
 
 def test_a_folder_of_prompts_is_asked_with_prompts_and_answers(folders: Callable[..., Path]) -> None:
     with pytest.raises(ml.DataError, match="this folder holds prompts and answers: give both, as text"):
-        judge_attached(folders(), ml.Sequences.of([["a"]], [["b"]]))
+        judge_attached(open_attached(folders()), ml.Sequences.of([["a"]], [["b"]]))
 
 
 def test_a_last_norm_with_one_number_that_is_not_finite_is_not_proved(

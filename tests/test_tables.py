@@ -13,6 +13,7 @@ from safetensors import deserialize
 from safetensors.torch import save_file
 
 from monolayer.data.labelling import LABELLINGS
+from monolayer.data.model_kinds import MODEL_KINDS
 from monolayer.data.number_formats import BY_CODE, FORMATS, NumberFormat
 from monolayer.huggingface.architectures import ARCHITECTURES, HOSTS
 from monolayer.huggingface.architectures.llama import llama_like
@@ -55,6 +56,41 @@ def test_architectures_are_not_compared_by_name() -> None:
 def test_what_labels_belong_to_is_not_compared_by_name() -> None:
     found = comparisons({*LABELLINGS, "lm"})
     assert found.keys() <= {"monolayer/data/labelling.py"}
+
+
+def test_kinds_of_models_are_not_compared_by_name() -> None:
+    assert comparisons(MODEL_KINDS.keys()) == {}
+
+
+KINDS_OF_FOLDERS = {
+    *("Attached", "Recognizer", "ExtendedModel", "StockModel", "Monolayer", "Uniform"),
+    *("Own", "Stock", "WithFacts", "WithQuestions", "ModelFiles", "Host", "Encoder", "LanguageModel"),
+}
+ASKED_ONCE = {
+    "monolayer/auditing/audited.py",  # a module of ours, or any other: the table has this one row
+    "monolayer/huggingface/tensors.py",  # a folder, or its files that are open already
+    "monolayer/model/load.py",  # for the error if a network for the maximum norm is given
+    "monolayer/saved/described.py",  # inside a kind of folder: which of two modules it holds
+    "monolayer/saved/detach.py",  # for the error if anything else is given
+    "monolayer/saved/own.py",
+    "monolayer/stock/build.py",  # a model whose draw is used again, or its folder
+}
+"""Files that may ask which class an object is of, each once or within a row of a table."""
+
+
+def asked_classes(source: str) -> list[str]:
+    """The calls of isinstance in a file, as text, with one of the classes that models and folders have."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and len(node.args) == 2]
+    asked = [node for node in calls if isinstance(node.func, ast.Name) and node.func.id == "isinstance"]
+    named = [(node, {part.id for part in ast.walk(node.args[1]) if isinstance(part, ast.Name)}) for node in asked]
+    return [ast.unparse(node) for node, names in named if names & KINDS_OF_FOLDERS]
+
+
+def test_models_and_folders_are_not_asked_for_their_class() -> None:
+    sources = {path: path.read_text(encoding="utf-8") for path in (SOURCES / "monolayer").rglob("*.py")}
+    asking = {str(path.relative_to(SOURCES)) for path, text in sources.items() if asked_classes(text)}
+    assert asking == ASKED_ONCE
+    assert asked_classes("if isinstance(x, Attached | str): pass") == ["isinstance(x, Attached | str)"]
 
 
 def test_formats_are_not_compared_by_name() -> None:

@@ -14,7 +14,6 @@ from torch import nn
 from monolayer.data.folder import read_together
 from monolayer.errors import DataError, needs_extra
 from monolayer.model.load import load_monolayer
-from monolayer.model.monolayer import Monolayer
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "tokenizer.model")
 """A folder with a tokenizer has at least one of these files."""
@@ -42,9 +41,9 @@ def load_any(folder: Path) -> nn.Module:
     return loaded
 
 
-def tokenizer_in(folder: Path, model: nn.Module) -> Any:
-    """Load the tokenizer in `folder`; None if there is none, or if `model` is a `Monolayer`, which needs none."""
-    if isinstance(model, Monolayer) or not any((folder / name).exists() for name in _TOKENIZER_FILES):
+def tokenizer_in(folder: Path) -> Any:
+    """Load the tokenizer in `folder`; None if there is none."""
+    if not any((folder / name).exists() for name in _TOKENIZER_FILES):
         return None
     try:
         return _transformers().AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

@@ -16,13 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from monolayer.auditing.folders import load_any, tokenizer_in
+from monolayer.auditing.audited import audited
+from monolayer.auditing.folders import load_any
 from monolayer.auditing.parts import Audit, AuditedTokens, measure_part
-from monolayer.auditing.texts import tokenized
 from monolayer.data import Names, Sequences
 from monolayer.errors import DataError, similar_words
 from monolayer.model.device import no_notice_of_kernels
-from monolayer.model.monolayer import Monolayer
 from monolayer.theory.contextual import context_classes
 from monolayer.theory.separation import token_rows
 
@@ -65,19 +64,19 @@ def audit(
     """
     if isinstance(model, str | Path):
         folder, model = Path(model), load_any(Path(model))
-        tokenizer = tokenizer_in(folder, model) if tokenizer is None else tokenizer
-    data = _model_sequences(model, X, tokenizer)
+        tokenizer = audited(model).tokenizer(folder) if tokenizer is None else tokenizer
+    asked = audited(model)
+    data = asked.sequences(X, tokenizer)
     if (many := len(data.tokens)) > MOST_POINTS:
         raise DataError(f"{many:,} points are too many to compare all of them: give {MOST_POINTS:,} or fewer")
     modules = {name: module for name, module in model.named_modules() if name}
     for part in parts or ():
         if part not in modules:
             raise DataError(f"the model has no part {part!r}{_meant(part, list(modules))}")
-    # Sequences number the ids that occur. A Monolayer takes these numbers, other models the ids.
-    names = None if isinstance(model, Monolayer) else data.vocabulary
-    runner = _Runner(model, call or (lambda network, inputs: network(inputs)), names)
+    runner = _Runner(model, call or (lambda network, inputs: network(inputs)), asked.ids(data))
+    causal = asked.causal if causal is None else causal
     if causal is None:
-        causal = model.card.causal if isinstance(model, Monolayer) else _looks_only_back(runner, modules, data)
+        causal = _looks_only_back(runner, modules, data)
     chosen = modules if parts is None else {part: modules[part] for part in parts}
     outputs = _outputs(runner, chosen, data)
     if not outputs:
@@ -99,22 +98,6 @@ def _meant(part: str, names: list[str]) -> str:
         return f": did you mean {' or '.join(near)}?"
     top = [name for name in names if "." not in name]
     return f"; its parts are {', '.join(top[:8])}{', …' if len(top) > 8 else ''} and those inside them"
-
-
-def _model_sequences(model: nn.Module, X: object, tokenizer: object) -> Sequences:
-    """`X` as sequences whose tokens `model` takes: vectors, rows of a Monolayer's vocabulary, or ids."""
-    if isinstance(model, Monolayer):  # takes names of tokens
-        return Sequences.of(X if isinstance(X, Tensor) else model.encode(X))
-    data = Sequences.of(X) if tokenizer is None else Sequences.of(tokenized(X, tokenizer))
-    names = data.vocabulary
-    if names is None:
-        return data
-    if not names.integers:
-        raise DataError(
-            f"the data hold strings, such as {names.names[0]!r}, and this model takes ids: "
-            "tokenize them, or give tokenizer= with texts"
-        )
-    return data
 
 
 class _Runner(NamedTuple):

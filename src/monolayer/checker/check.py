@@ -27,6 +27,7 @@ from monolayer.checker.robust import MOST_NOISE, in_short_format
 from monolayer.checker.rounding import EXP_ULPS, NUMPY_ASSUMPTION, UnhandledError
 from monolayer.checker.tried import try_model, with_trial
 from monolayer.checker.uniform import judge_uniform
+from monolayer.data.model_kinds import kind_of
 from monolayer.errors import DataError, ModelFileError
 
 NEEDS_SUBNORMALS = "a checker that does so takes different labels and weights for equal"
@@ -49,10 +50,10 @@ def check_claims(claims: Claims, stored: Stored | None) -> None:
         raise DataError("ask= is for folders that facts were attached to, and this is not one")
     _check_number("tolerance", claims.tolerance, np.inf, "a finite number from 0 on, or None for equality")
     _check_number("noise", claims.noise, MOST_NOISE, f"a share of each weight from 0 to {MOST_NOISE}")
-    short, kind = claims.noise or claims.dtype, None if stored is None else stored.config["kind"]
-    if kind == "interpolator" and (short or claims.only):
+    short, kind = claims.noise or claims.dtype, None if stored is None else kind_of(stored.config)
+    if kind is not None and not kind.has_readout and (short or claims.only):
         raise DataError("noise, dtype and only are claims about memorizers; this network approximates a function")
-    row = None if stored is None or kind == "interpolator" else READOUTS[stored.config["readout"]]
+    row = None if stored is None or kind is None or not kind.has_readout else READOUTS[stored.config["readout"]]
     if short and (row is None or not row.noise):
         raise DataError("noise and short formats are claims about robust models: memorize with robust=True")
     if stored is None or row is None or not claims.only:  # `judge_stock` checks this for stock folders
@@ -65,7 +66,7 @@ def check_claims(claims: Claims, stored: Stored | None) -> None:
             f"only= asks what the steps of one line hold; {why}. That a model holds nothing else "
             "is shown by equality: compare(model, memorize(X, Y, draw=model)).same"
         )
-    if kind == "approximator":
+    if kind is not None and not kind.holds_facts:
         raise DataError("only= asks whether a memorizer holds nothing but its data; this model is an approximator")
 
 
@@ -78,7 +79,7 @@ def _check_number(name: str, value: Any, most: float, words: str) -> None:
 
 def judge_own(stored: Stored, data: Any, claims: Claims) -> Certificate:
     """The certificate of a saved model for `data`: sequences or, for an approximator, its function."""
-    if stored.config["kind"] == "interpolator":
+    if not kind_of(stored.config).has_readout:
         return judge_uniform(stored, data, claims.tolerance)
     if claims.dtype is not None:
         stored = in_short_format(stored, claims.dtype)

@@ -26,6 +26,7 @@ from monolayer.checker.rounding import EXP_ULPS
 from monolayer.data import Names
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
 from monolayer.data.labelling import LABELLINGS, SEQUENCE, TOKEN
+from monolayer.data.model_kinds import MODEL_KINDS, kind_of
 from monolayer.data.number_formats import FLOAT32, FLOAT64, FORMATS
 from monolayer.data.objects import Config
 from monolayer.data.plan import FileFormat
@@ -35,7 +36,7 @@ FORMAT_VERSION = 3
 _NUMBERED = re.compile(r"model-([0-9]{5})-of-([0-9]{5})\.safetensors")
 WORDS = {
     "format": ("monolayer",),
-    "kind": ("memorizer", "approximator"),
+    "kind": tuple(name for name, kind in MODEL_KINDS.items() if kind.has_readout),
     "tokens": ("ids", "vectors"),
     "per": (TOKEN.name, SEQUENCE.name),
     "target": ("classes", "reals"),
@@ -76,9 +77,7 @@ def examine_config(config: Config) -> None:
     _examine_fields(config)
     _examine_files(config, row)
     _examine_labels(config)
-    _demand(
-        (config["grid"] is not None) == (config["kind"] == "approximator"), "approximators, and only they, have a grid"
-    )
+    _demand((config["grid"] is not None) == kind_of(config).has_grid, "approximators, and only they, have a grid")
     if config["grid"] is not None:
         _examine_grid(config, config["grid"])
     row.examine(config)
@@ -106,7 +105,7 @@ def _examine_files(config: Config, row: ReadoutRow) -> None:
     listed = {WEIGHTS_FILE}
     if INDEX_FILE in files:
         listed = {INDEX_FILE, *numbered_weights(list(files))}
-        plain = row.split and config["kind"] == "memorizer"
+        plain = row.split and kind_of(config).holds_facts
         plain = plain and FORMATS[config["dtype"]].long and len(listed) > 2
         _demand(plain, "weights in several files are the numbered files of a line of a memorizer in float64")
     for key, needed in (("vocabulary", reads_ids), ("classes", config["target"] == "classes")):
@@ -182,7 +181,7 @@ def _examine_gates(config: Config) -> None:
     whole = whole and all(_is_count(parts[key], count) for key, count in least.items())
     _demand(whole, "gates must have the widths token, place and rank")
     _demand(config["target"] == "classes", "gates answer with classes")
-    _demand(config["kind"] == "memorizer" and config["tokens"] == "ids", "gates belong to a memorizer of ids")
+    _demand(kind_of(config).holds_facts and config["tokens"] == "ids", "gates belong to a memorizer of ids")
     _demand(len(config["steps"]) == 1, "gates have one stage")
     fits = config["width"] == sum(parts.values()) + 2 + config["labels"]
     _demand(fits, "width is not token + place + rank + 2 + labels")

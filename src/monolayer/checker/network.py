@@ -10,6 +10,7 @@ from monolayer.checker.rounding import BinaryFormat
 from monolayer.checker.short import SHORT_FORMATS
 from monolayer.data import Names
 from monolayer.data.labelling import LABELLINGS, Labelling
+from monolayer.data.model_kinds import kind_of
 from monolayer.data.objects import Config
 
 ONE, KEY, CODE, LABEL = 0, 1, 2, 3
@@ -83,4 +84,4 @@ class Stored:
     @property
     def raw(self) -> int:
         """How many coordinates behind the label slots hold the token itself: those of an approximator, otherwise 0."""
-        return int(self.config["grid"]["dim"]) if self.config["kind"] == "approximator" else 0
+        return int(self.config["grid"]["dim"]) if kind_of(self.config).has_grid else 0

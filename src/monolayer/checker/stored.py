@@ -34,6 +34,7 @@ from monolayer.checker.network import Stored
 from monolayer.checker.rounding import BINARY32, BINARY64
 from monolayer.data.folder import INDEX_FILE, OpenFolder, read_together
 from monolayer.data.limits import tensor_places
+from monolayer.data.model_kinds import kind_of
 from monolayer.data.number_formats import BFLOAT16, FLOAT32, FLOAT64, FORMATS
 from monolayer.data.objects import Config
 from monolayer.errors import DataError, ModelFileError
@@ -102,7 +103,7 @@ def examined(files: dict[str, Any]) -> Stored:
     for name, digest in config["files"].items():
         if hashlib.sha256(files[name]).hexdigest() != digest:
             raise ModelFileError(f"{name} was changed after it was written: its digest does not match")
-    if config["kind"] == "interpolator":
+    if not kind_of(config).has_readout:
         tensors = _tensors("model.safetensors", files["model.safetensors"])
         examine_interpolation(config, tensors)
         return Stored(tensors, config, None, None, BINARY64)
@@ -147,7 +148,7 @@ def _config(content: bytes) -> Config:
         raise ModelFileError("config.json is nested too deeply") from None
     if hashlib.sha256(canonical.encode()).hexdigest() != config.get("digest"):
         raise ModelFileError("config.json was changed after it was written: its digest does not match")
-    (examine_interpolator if config.get("kind") == "interpolator" else examine_config)(config)
+    (examine_config if kind_of(config).has_readout else examine_interpolator)(config)
     return config
 
 

@@ -121,6 +121,7 @@ def _built(f: Any, options: FactsByName, step: Progress) -> tuple[Any, FactsByNa
     """The network, and the facts about it that --json prints, its error on fresh points among them."""
     from monolayer.construct.approximate import approximate as build
     from monolayer.construct.cells.refine import measure_error
+    from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
 
     began = time.perf_counter()
@@ -128,7 +129,8 @@ def _built(f: Any, options: FactsByName, step: Progress) -> tuple[Any, FactsByNa
     seconds = time.perf_counter() - began
     step("measuring the error", SHARE_APPROXIMATED)
     errors = measure_error(model, f)
-    facts = _facts_of_knots(model) if isinstance(model, Uniform) else _facts_of_cells(model)
+    facts_of: dict[type, Callable[[Any], FactsByName]] = {Monolayer: _facts_of_cells, Uniform: _facts_of_knots}
+    facts = facts_of[type(model)](model)
     measured = {name: getattr(errors, name) for name in ("sup", "l1", "l2", "points", "range")}
     return model, {**facts, "measured": measured, "seconds": seconds, "seconds_predict": errors.seconds}
 

@@ -191,7 +191,6 @@ def page(
     """
     from monolayer.data.aside import new_file
     from monolayer.model.keys import stored_keys
-    from monolayer.model.monolayer import Monolayer
     from monolayer.page import page as write
     from monolayer.saved.certify import certify
     from monolayer.saved.kinds import open_model
@@ -212,7 +211,7 @@ def page(
                     model, sequences
                 ).verdict  # the model that the page shows, whatever is saved to the folder later
         step("writing", 0.9)
-        keys = stored_keys(model) if isinstance(model, Monolayer) and sequences is None else None
+        keys = stored_keys(model) if model is not None and sequences is None else None
         text = write(model, keys if sequences is None else sequences, title=title, verdict=verdict)
         file.parent.mkdir(parents=True, exist_ok=True)
         with new_file(file) as page_file:

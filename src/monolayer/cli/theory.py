@@ -84,22 +84,21 @@ def audit(
     blank lines are skipped. At most 16,384 tokens in all. In a causal model the context of a token is its prefix.
     """
     from monolayer.auditing import audit as measure
-    from monolayer.auditing.folders import load_any, tokenizer_in
+    from monolayer.auditing.audited import audited
+    from monolayer.auditing.folders import load_any
     from monolayer.data.text import read_text
-    from monolayer.model.monolayer import Monolayer
 
     with progress(as_json) as step:
         model = load_any(folder)
-        tokenizer = tokenizer_in(folder, model)
+        asked = audited(model)
+        tokenizer = asked.tokenizer(folder)
         X: object
-        if isinstance(model, Monolayer):
-            X = reading.read(data, step, model)
-        elif tokenizer is not None and reading.format is None and [Path(name).suffix for name in data] == [".txt"]:
+        if tokenizer is not None and reading.format is None and [Path(name).suffix for name in data] == [".txt"]:
             X = [line for line in read_text(data[0]).splitlines() if line.strip()]
         else:
             # A tokenizer takes whole texts.
             unit = reading.unit or (None if tokenizer is None else "whole")
-            X = replace(reading, unit=unit).read(data, step)
+            X = replace(reading, unit=unit).read(data, step, asked.reads_as)
         step("measuring every part", 0.3)
         measured = measure(model, X, tokenizer=tokenizer, parts=part)
     if as_json:

@@ -28,6 +28,7 @@ from monolayer.construct.line.tokens import Tokens
 from monolayer.construct.target import Target
 from monolayer.construct.uniform import uniform
 from monolayer.data.labelling import TOKEN
+from monolayer.data.model_kinds import APPROXIMATOR
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.attention import CODE, KEY
 from monolayer.model.card import Card, Grid, Summary
@@ -197,7 +198,7 @@ def _model(function: Function, lattice: Lattice, separated: Separated, target: T
         guaranteed=modulus is not None,
         spread=float(np.ptp(runs.level, axis=1).max()),
     )
-    card = Card(None, None, TOKEN.name, function.scalar, kind="approximator", grid=grid)
+    card = Card(None, None, TOKEN.name, function.scalar, kind=APPROXIMATOR.name, grid=grid)
     lift = copying_lift(box.dim, target.table.shape[1])
     bos = torch.zeros(
         lift.out_features, dtype=torch.float64

@@ -144,18 +144,30 @@ def tokens_at_most(name: str, format: str | None = None) -> int:
     Without a `format`, the suffix of the name decides. Nothing is raised for a file that cannot be read.
     """
     file = Path(name)
-    kind = format or file.suffix.lower().removeprefix(".")
+    estimate = ESTIMATES.get(format or file.suffix.lower().removeprefix("."), _tokens_of_text)
     with suppress(Exception):  # the reader reports whatever is wrong with the file
-        if kind == "npz":
-            return max(min(size.values, size.most_bytes) for size in array_sizes(file).values())
-        if kind in ("parquet", "pq"):
-            from pyarrow.parquet import read_metadata
-
-            meta = read_metadata(file)
-            groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
-            return int(max(sum(group.column(at).num_values for group in groups) for at in range(meta.num_columns)))
-        return file.stat().st_size * (PACKED if file.suffix.lower() == ".gz" else 1) // LETTERS
+        return estimate(file)
     return 0
+
+
+def _tokens_of_text(file: Path) -> int:
+    return file.stat().st_size * (PACKED if file.suffix.lower() == ".gz" else 1) // LETTERS
+
+
+def _tokens_of_arrays(file: Path) -> int:
+    return max(min(size.values, size.most_bytes) for size in array_sizes(file).values())
+
+
+def _tokens_of_parquet(file: Path) -> int:
+    from pyarrow.parquet import read_metadata
+
+    meta = read_metadata(file)
+    groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
+    return int(max(sum(group.column(at).num_values for group in groups) for at in range(meta.num_columns)))
+
+
+ESTIMATES = {"npz": _tokens_of_arrays, "parquet": _tokens_of_parquet, "pq": _tokens_of_parquet}
+"""How to estimate the tokens in a file that is not text, by its format or suffix."""
 
 
 def strangers(one: str, its: str, other: str, theirs: str) -> DataError:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 from monolayer.data.choices import PerAnswer
-from monolayer.data.folder import OpenFolder, read_together
+from monolayer.data.folder import OpenFolder
 from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
@@ -25,7 +25,7 @@ from monolayer.huggingface.host import COPIED
 from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.original import OriginalManifest
 from monolayer.huggingface.templates import PLAIN, Template, read_templates
-from monolayer.huggingface.tensors import ModelFiles, read_tensors
+from monolayer.huggingface.tensors import ModelFiles, opened_files, read_tensors
 from monolayer.huggingface.versioned import Typed, Versioned, table_of_texts
 
 FILE = "attached.json"
@@ -180,15 +180,13 @@ class Manifest(OriginalManifest):
 
 def open_attached(folder: str | os.PathLike[str] | ModelFiles) -> ModelFiles:
     """Open the files of a folder that facts were attached to, all from one save; one that is open stays as it is."""
-    if isinstance(folder, ModelFiles):
-        return folder
     try:
-        return read_together(Path(folder), _checked_files)
+        return opened_files(folder, _checked_files)
     except ModelFileError as error:
         raise ModelFileError(f"{folder}: {error}") from None
     except OSError as error:
         why = "there is no such folder" if isinstance(error, FileNotFoundError) else f"{error.strerror}"
-        if error.filename is not None and Path(error.filename) != Path(folder):
+        if error.filename is not None and Path(error.filename) != Path(str(folder)):
             why = f"{Path(error.filename).name} cannot be read: {error.strerror}"
         raise ModelFileError(f"{folder} is not a folder that facts were attached to: {why}") from None
 

@@ -51,7 +51,7 @@ class StockKind:
     pooler: str | None = None
     """The layer before the head if labels belong to sequences; None if there is no such layer."""
     pool: Literal["tanh", "relu"] = "tanh"
-    """The activation after the pooler."""
+    """The activation after the pooler: each way of evaluation has a table of these."""
     epsilon: float = 2.0**-17
     """ε of the norms. The default, for architectures whose `config.json` may set it, is near the 1e-5 of GPT-2, and is
     a float32 number, since ONNX stores it in float32."""
@@ -68,6 +68,11 @@ class StockKind:
     """Whether padding on the left takes places unless the caller gives `position_ids`."""
     eager: bool = False
     """Whether eager attention computes in float64 throughout. (sdpa does so in every architecture.)"""
+
+    @property
+    def pool_keeps_scale(self) -> bool:
+        """Whether a positive factor passes through the activation after the pooler, as through ReLU."""
+        return self.pool == "relu"
 
     @property
     def name(self) -> str:

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -161,6 +161,11 @@ def open_folder(folder: Path, needed: Iterable[str] = (), if_there: Iterable[str
         raise ModelFileError(f"{folder}: {error}") from None
     except OSError as error:
         raise ModelFileError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
+
+
+def opened_files(folder: str | os.PathLike[str] | ModelFiles, read: Callable[[OpenFolder], ModelFiles]) -> ModelFiles:
+    """The files of a folder, which `read` reads together; files that are open already stay as they are."""
+    return folder if isinstance(folder, ModelFiles) else read_together(Path(folder), read)
 
 
 def read_tensors(opened: OpenFolder, needed: Iterable[str] = (), if_there: Iterable[str] = ()) -> ModelFiles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from monolayer.data.fingerprint import contained, fingerprints, once
 from monolayer.data.form import SourceForm
 from monolayer.data.labelling import LABELLINGS, Labelling
 from monolayer.data.layout import Manner
+from monolayer.data.model_kinds import MEMORIZER
 from monolayer.data.objects import JsonFields, JsonObject
 from monolayer.data.sequences import Per
 from monolayer.data.text import Script
@@ -192,7 +193,7 @@ class Card:
     next_token: bool = False
     per_answer: PerAnswer | None = None
     """How prompts and answers are read; None if it holds none. Stock folders may hold them."""
-    kind: Literal["memorizer", "approximator"] = "memorizer"
+    kind: str = MEMORIZER.name
     grid: Grid | None = None
     """The cells of an approximator; None for a memorizer."""
     summary: Summary | None = field(default=None, repr=False)

@@ -23,6 +23,7 @@ from monolayer.data import Names
 from monolayer.data.choices import Unit
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
 from monolayer.data.form import SourceForm
+from monolayer.data.model_kinds import kind_of
 from monolayer.data.objects import Config, JsonFields
 from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
@@ -67,7 +68,7 @@ def model_in(
     try:
         config, names = _checked(files)
         tensors = _load_weights(files)
-        if config["kind"] == "interpolator":
+        if not kind_of(config).has_readout:
             check_tensors(config, names, shapes_of(tensors))
             model = Uniform.stored(config, tensors)
         else:
@@ -84,8 +85,8 @@ def unreadable(folder: str | os.PathLike[str], error: Exception) -> ModelFileErr
 
 def load_monolayer(model: Any) -> Monolayer:
     """`model` itself, or the model in that folder; an error for a network without facts and steps (`Uniform`)."""
-    loaded = model if isinstance(model, Monolayer | Uniform) else load_model(model)
-    if isinstance(loaded, Uniform):
+    loaded = load_model(model) if isinstance(model, str | os.PathLike) else model
+    if not isinstance(loaded, Monolayer):
         raise DataError(
             "this is a network for the maximum norm: it holds a function, not facts or steps. predict, inspect and "
             "verify take it (docs/uniform.md)"

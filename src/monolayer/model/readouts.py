@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from monolayer.data.model_kinds import kind_of
 from monolayer.data.objects import Config
 from monolayer.model.attention import RankOneAttention
 from monolayer.model.cascade import Cascade, stream_width
@@ -55,7 +56,7 @@ def _line_readout(more: int) -> ReadoutKind:
 
     rules: tuple[Rule, ...] = (
         ("classes have one label slot", lambda c: c["target"] == "reals" or c["labels"] == 1),
-        ("several stages belong to a memorizer", lambda c: len(c["steps"]) == 1 or c["kind"] == "memorizer"),
+        ("several stages belong to a memorizer", lambda c: len(c["steps"]) == 1 or kind_of(c).holds_facts),
         ("width is 3 + labels + dim + 2 (stages − 1)", lambda c: c["width"] == width(c)),
     )
     return ReadoutKind(Cascade, RankOneAttention, shapes, rules=rules, split=True)
@@ -80,7 +81,7 @@ READOUTS: dict[str, ReadoutKind] = {
         fields={"token": whole_number(1), "place": whole_number(0), "rank": whole_number(1)},
         rules=(
             ("gates answer with classes", lambda c: c["target"] == "classes"),
-            ("gates belong to a memorizer of ids", lambda c: (c["kind"], c["tokens"]) == ("memorizer", "ids")),
+            ("gates belong to a memorizer of ids", lambda c: kind_of(c).holds_facts and c["tokens"] == "ids"),
             ("gates are one block of neurons", lambda c: len(c["steps"]) == 1),
             (
                 "width is token + place + rank + 2 + labels",

@@ -15,6 +15,7 @@ from monolayer.data.choices import Per, Unit
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE
 from monolayer.data.form import SourceForm
 from monolayer.data.labelling import LABELLINGS
+from monolayer.data.model_kinds import MODEL_KINDS, kind_of
 from monolayer.data.number_formats import FLOAT64, FORMATS
 from monolayer.data.objects import Config, JsonFields, JsonObject
 from monolayer.data.text import TextUnit
@@ -68,7 +69,7 @@ def _digests(value: object) -> bool:
 FIELDS: dict[str, Check] = {
     "format": one_of("monolayer"),
     "version": ((lambda value: value == VERSION), str(VERSION)),
-    "kind": one_of("memorizer", "approximator"),
+    "kind": one_of(*(name for name, kind in MODEL_KINDS.items() if kind.has_readout)),
     "tokens": one_of("ids", "vectors"),
     "width": whole_number(4),
     "labels": whole_number(1),
@@ -94,7 +95,7 @@ FIELDS: dict[str, Check] = {
 }
 INTERPOLATOR: dict[str, Check] = {
     **{key: FIELDS[key] for key in ("format", "version", "scalar", "files", "digest")},
-    "kind": one_of("interpolator"),
+    "kind": one_of(*(name for name, kind in MODEL_KINDS.items() if not kind.has_readout)),
     "dim": whole_number(1, 25),
     "length": whole_number(2, 49),
     "cells": whole_number(1, 2**24),
@@ -138,7 +139,7 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         "an approximator has a grid, a memorizer none",
-        lambda c: (c["kind"] == "approximator") == (c["grid"] is not None),
+        lambda c: kind_of(c).has_grid == (c["grid"] is not None),
     ),
     (
         "an approximator takes vectors, answers at tokens and is not causal",
@@ -170,7 +171,7 @@ def _files_wanted(config: Config) -> set[str]:
     weights = {WEIGHTS_FILE}
     if INDEX_FILE in config["files"]:  # in several files: then they are numbered, and hold the steps of a line
         count = sum(name.startswith("model-") for name in config["files"])
-        split = config["kind"] == "memorizer" and READOUTS[config["readout"]].split
+        split = kind_of(config).holds_facts and READOUTS[config["readout"]].split
         fits = split and FORMATS[config["dtype"]].long and count > 1
         weights = {INDEX_FILE, *shard_names(count)} if fits else set()
     return weights | ({NAMES_FILE} if named else set())
@@ -181,7 +182,7 @@ def _files_wanted(config: Config) -> set[str]:
 
 def shapes(config: Config) -> dict[str, Shape]:
     """All tensors that a config asks for, and no others."""
-    if config["kind"] == "interpolator":
+    if not kind_of(config).has_readout:
         expected = dict(ATTENTION)
         if config["length"] > 2 and not config["first_block"]:
             expected = dict.fromkeys(ATTENTION, ("H", "D", "D"))
@@ -221,7 +222,7 @@ def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tup
 
 def _letter_sizes(config: Config, names: NameLists) -> dict[str, int]:
     """The letters of shapes that a config gives numbers to."""
-    if config["kind"] == "interpolator":
+    if not kind_of(config).has_readout:
         if config["length"] > 2 and not config["first_block"]:
             return {"D": config["length"] + 1, "H": config["length"] - 1}
         return {"D": (2 * config["length"] - 2) * config["dim"]}
@@ -261,7 +262,7 @@ def check_config(config: Config, digest: str) -> None:
     if config.get("digest") != digest:
         raise ModelFileError(f"{CONFIG} was changed after it was written: its digest does not match")
     fields, rules = FIELDS, RULES
-    if config.get("kind") == "interpolator":
+    if not kind_of(config).has_readout:
         fields, rules = INTERPOLATOR, INTERPOLATOR_RULES
     name = str(config.get("readout"))
     row = READOUTS.get(name)

@@ -33,6 +33,7 @@ from torch import Tensor, nn
 
 from monolayer.data import Sequences
 from monolayer.data.labelling import TOKEN
+from monolayer.data.model_kinds import APPROXIMATOR, INTERPOLATOR
 from monolayer.data.objects import Config
 from monolayer.errors import DataError, ModelFileError
 from monolayer.model.attention import RankOneAttention
@@ -177,7 +178,7 @@ class Uniform(nn.Module):
     @property
     def card(self) -> Card:
         """The card: it takes vectors, and answers with real numbers at every token."""
-        return Card(None, None, TOKEN.name, self.scalar, kind="approximator")
+        return Card(None, None, TOKEN.name, self.scalar, kind=APPROXIMATOR.name)
 
     summary = None
 
@@ -226,7 +227,12 @@ class Uniform(nn.Module):
             raise DataError("a network for the maximum norm is saved in float64 only: its bound is about float64")
         named = ("dim", "length", "low", "high", "positions", "first_block", "error", "scalar")
         fields = {name: getattr(self, name) for name in named}
-        fields |= {"format": "monolayer", "version": VERSION, "kind": "interpolator", "cells": self.interpolation.cells}
+        fields |= {
+            "format": "monolayer",
+            "version": VERSION,
+            "kind": INTERPOLATOR.name,
+            "cells": self.interpolation.cells,
+        }
         return write(folder, FolderContent(fields, dict(self.state_dict()), {}), overwrite=overwrite)
 
     @classmethod

@@ -17,6 +17,7 @@ from monolayer.data import Sequences
 from monolayer.data.folder import MODEL, FolderKind, OpenFolder, read_together
 from monolayer.data.form import SourceForm
 from monolayer.data.layout import Manner
+from monolayer.data.model_kinds import kind_of
 from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
 from monolayer.saved.asking import Asking, Wanted
@@ -94,7 +95,7 @@ class Own(Saved):
 
     def takes(self, X: object) -> bool:
         """An approximator is compared with its function; a memorizer refuses one."""
-        return callable(X) or self.stored.config["kind"] == "interpolator" or bool(self.stored.raw)
+        return callable(X) or not kind_of(self.stored.config).has_readout or bool(self.stored.raw)
 
     def check(self, claims: Claims) -> None:
         """The claims that can be made depend on the readout."""
@@ -116,7 +117,7 @@ class Own(Saved):
 
     def check_locates(self) -> None:
         """A network for the maximum norm holds a function."""
-        if self.stored.config["kind"] == "interpolator":
+        if not kind_of(self.stored.config).has_readout:
             raise DataError(
                 "a network for the maximum norm interpolates between knots and holds no facts: give locate a model "
                 "that memorizes, or a stock folder"

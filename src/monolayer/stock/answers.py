@@ -17,6 +17,8 @@ from monolayer.huggingface.files import FolderFacts
 
 NUMBERS_HELD = 1 << 22
 """Numbers held in memory at a time, in each of a few arrays."""
+POOLS = {"tanh": torch.tanh, "relu": torch.relu}
+"""The activations after a pooler."""
 SPARE = 512
 """Places beyond the longest sequence and its begin token: `generate` may continue, batches count padding, and exporters
 try a model with sequences of their own. The rows of these places are 0, and answers there mean nothing."""
@@ -97,7 +99,7 @@ class Evaluation:
             written.append(value @ part["W_2"])
         x = self._norm(x + torch.cat(written).reshape(x.shape) + part["b_2"], 3)
         if "W_P" in part:
-            x = (torch.tanh if self.kind.pool == "tanh" else torch.relu)(x @ part["W_P"].T + part["b_P"])
+            x = POOLS[self.kind.pool](x @ part["W_P"].T + part["b_P"])
         return x @ part["W_H"].T + part.get("b_H", torch.zeros(1))
 
     def arriving(self, ids: Ints, at: slice | Ints) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ from monolayer.bar import shows_progress
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.folder import check_output
+from monolayer.data.model_kinds import MODEL_KINDS
 from monolayer.data.prompts import pieces
 from monolayer.errors import DataError
 from monolayer.huggingface.architectures import ARCHITECTURES, architecture_named
@@ -86,7 +87,7 @@ def export(
     kind = architecture_named(to)
     check_output(Path(folder), overwrite=overwrite, kind=STOCK)
     model = load_monolayer(model)
-    if not isinstance(model, Monolayer) or model.card.kind != "memorizer" or model.card.vocabulary is None:
+    if not MODEL_KINDS[model.card.kind].holds_facts or model.card.vocabulary is None:
         raise DataError("only a memorizer of ids or strings fits a stock architecture: its tokens are rows of a table")
     if model.card.classes is None:
         raise DataError("the answers of this model are real numbers: a stock architecture answers with classes")

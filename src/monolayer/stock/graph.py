@@ -24,6 +24,8 @@ _LAST = np.array([np.iinfo(np.int64).max])
 Real: TypeAlias = type[np.float64] | type[np.float32]
 Input: TypeAlias = str | ArrayLike
 """The name of a node, or a constant."""
+POOLS = {"tanh": "Tanh", "relu": "Relu"}
+"""The nodes of the activations after a pooler."""
 
 
 class _Nodes:
@@ -102,7 +104,7 @@ class _Network:
         x = here if self.kind.post_norm else x
         x = self.norm(node("Add", x, self.fed_forward(here)), 3)
         if "W_P" in self.arrays:
-            x = node("Tanh" if self.kind.pool == "tanh" else "Relu", self.linear(x, "P"))
+            x = node(POOLS[self.kind.pool], self.linear(x, "P"))
         node("Cast", self.linear(x, "H"), to=node.onnx.TensorProto.FLOAT, name="logits")
 
     def embedded(self) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from monolayer.attaching.questions.layer import Neurons, codes, constant_of, sto
 from monolayer.attaching.questions.running import Running, as_torch
 from monolayer.attaching.written import tensor_digest, write_json
 from monolayer.data import Sequences
-from monolayer.data.folder import WEIGHTS_FILE, new_folder, read_together
+from monolayer.data.folder import WEIGHTS_FILE, new_folder
 from monolayer.data.labelling import SEQUENCE
 from monolayer.data.shards import names_files
 from monolayer.errors import DataError, ModelFileError
@@ -44,7 +44,7 @@ from monolayer.huggingface.questions import (
     restored_encoder,
 )
 from monolayer.huggingface.strict import ForeignError
-from monolayer.huggingface.tensors import ModelFiles
+from monolayer.huggingface.tensors import ModelFiles, opened_files
 from monolayer.model.card import Card
 from monolayer.model.torch_settings import own_settings
 from monolayer.model.unknown import REFUSE
@@ -94,7 +94,7 @@ class Recognizer(ExtendedModel):
     @own_settings()
     def load(cls, folder: str | os.PathLike[str] | ModelFiles) -> Recognizer:
         """Read a folder that `save` wrote, which may be open already."""
-        opened = folder if isinstance(folder, ModelFiles) else read_together(Path(folder), read_question_files)
+        opened = opened_files(folder, read_question_files)
         try:
             manifest = QuestionsManifest.in_folder(opened)
             beside = beside_weights(opened)

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Ints
+from monolayer.arrays import Bools, Ints
 from monolayer.checker.attached.answers import JudgedTokens, judge_at_longest
 from monolayer.checker.attached.caps import Caps, Near, caps_and_neighbours
 from monolayer.checker.attached.files import AttachedFolder, differs_from, read_attached
-from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding, Kind
 from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import NUMPY_ASSUMPTION, UnhandledError
 from monolayer.data import Sequences
@@ -74,7 +74,7 @@ class AskedTokens(NamedTuple):
 
 
 def judge_attached(
-    folder: Path | ModelFiles, data: Sequences, *, only: bool = False, host: str | os.PathLike[str] | None = None
+    folder: ModelFiles, data: Sequences, *, only: bool = False, host: str | os.PathLike[str] | None = None
 ) -> Certificate:
     """The certificate of a folder with facts attached.
 
@@ -93,8 +93,7 @@ def judge_attached(
     except (UnhandledError, ForeignError) as why:
         return replace(question, reason=f"the proof does not cover this folder: {why}")
     except ModelFileError as why:
-        path = folder.path if isinstance(folder, ModelFiles) else folder
-        raise ModelFileError(f"{path}: {why}") from None
+        raise ModelFileError(f"{folder.path}: {why}") from None
 
 
 def _judge(
@@ -237,16 +236,18 @@ def _findings(
     """The wrong and the unsure tokens in words, at most `MOST_FINDINGS` of each kind; then facts without neurons."""
     name = TokenNames(attached.opened.content[TOKENIZER])
     several = len(attached.manifest.templates) > 1
-    for which, kind in ((judged.wrong, "wrong"), (~judged.right & ~judged.wrong, "unsure")):
+    kinds: list[tuple[Bools, Kind, str]] = [
+        (judged.wrong, "wrong", "according to the stored weights"),
+        (~judged.right & ~judged.wrong, "unsure", DOUBT),
+    ]
+    for which, kind, why in kinds:
         for point in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
             fact, place = asked.facts[point], int(asked.place[point])
             wanted, answered = (name(int(each)) for each in (asked.token[point], judged.got[point]))
             other = near.by.get(int(asked.neuron[point]))
-            why = "according to the stored weights" if kind == "wrong" else DOUBT
-            why += "" if other is None else f" (neuron {other})"
-            why += f", in template {fact.template}" if several else ""
-            prompt = data.texts(fact.row)[0]
-            yield Finding("wrong" if kind == "wrong" else "unsure", fact.row, place, prompt, wanted, answered, why)
+            words = why if other is None else f"{why} (neuron {other})"
+            words += f", in template {fact.template}" if several else ""
+            yield Finding(kind, fact.row, place, data.texts(fact.row)[0], wanted, answered, words)
     endings = Endings(attached.opened.content[TOKENIZER], attached.manifest)
     for fact, why in unknown[:MOST_FINDINGS]:
         prompt, answer = data.texts(fact.row)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import Bools, Ints
 from monolayer.checker.attached.check import above, arithmetic, below
-from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding
+from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Finding, Kind
 from monolayer.checker.labelled import data_digest
 from monolayer.checker.questions.caps import LEAST_REACH, Caps, caps_of
 from monolayer.checker.questions.files import QuestionFolder, differs_from, read_questions
@@ -169,12 +169,15 @@ def _findings(
     data: Sequences, asked: AskedQuestions, wrong: Bools, unsure: Bools, stored: np.ndarray
 ) -> Iterator[Finding]:
     """The wrong and the unsure questions in words, at most `MOST_FINDINGS` of each kind; then those without neurons."""
-    for which, kind, why in ((wrong, "wrong", "according to the stored weights"), (unsure, "unsure", NARROW)):
+    kinds: list[tuple[Bools, Kind, str, Any]] = [
+        (wrong, "wrong", "according to the stored weights", stored),
+        (unsure, "unsure", NARROW, [None] * len(unsure)),
+    ]
+    for which, kind, why, answers in kinds:
         for place in np.flatnonzero(which)[:MOST_FINDINGS].tolist():
             row = int(asked.rows[place])
             text, answer = data.texts(row)
-            got = stored[place] if kind == "wrong" else None
-            yield Finding("wrong" if kind == "wrong" else "unsure", row, None, text, answer, got, why)
+            yield Finding(kind, row, None, text, answer, answers[place], why)
     for row in asked.missing[:MOST_FINDINGS]:
         text, answer = data.texts(row)
         yield Finding("unsure", row, None, text, answer, None, NO_NEURON)

@@ -8,6 +8,7 @@ certificate speaks about: a wrong answer refutes the claim, a right one proves n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from monolayer.checker.stock.files import Network
 
 HIDDEN_AT_ONCE = 1 << 22
 """How many numbers of neurons, and of logits, are in memory at a time."""
+
+POOLS: dict[str, Callable[[Any], Any]] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}
+"""The activations after a pooler."""
 
 
 class StockEvaluation:
@@ -68,7 +72,7 @@ class StockEvaluation:
         x = self._norm((here if self.kind.post_norm else x) + (value @ part["W_2"] + part["b_2"]), 3)
         if "W_P" in part:
             pooled = x @ part["W_P"].T + part["b_P"]
-            x = np.tanh(pooled) if self.kind.pool == "tanh" else np.maximum(pooled, 0)
+            x = POOLS[self.kind.pool](pooled)
         return x @ part["W_H"].T + part["b_H"]
 
     def _norm(self, x: Any, number: int) -> Any:

@@ -41,6 +41,10 @@ class CloseClasses(NamedTuple):
     high: Floats
 
 
+POOLS = {"tanh": tanh, "relu": relu}
+"""The activations after a pooler."""
+
+
 class StockHead:
     """The last norm, the pooler if there is one, and the head that returns a logit per class."""
 
@@ -49,7 +53,7 @@ class StockHead:
         self.bias = net["b_H"]
         # Without biases and tanh behind it, the last norm only multiplies all logits of a point by one positive number.
         biases = [net[letter] for letter in ("b_H", "shift_3", "b_P") if letter in net]
-        self.plain = ("W_P" not in net or net.architecture.pool == "relu") and not any(bias.any() for bias in biases)
+        self.plain = ("W_P" not in net or net.architecture.pool_keeps_scale) and not any(bias.any() for bias in biases)
         scale = net["scale_3"] if self.plain else 1.0
         self.pool = None if "W_P" not in net else Linear(net["W_P"] * scale, net["b_P"])
         weight = net["W_H"] if self.pool else net["W_H"] * scale
@@ -78,7 +82,7 @@ class StockHead:
             else norm(x, net["scale_3"], net["shift_3"], net.epsilon, net.architecture.rms)
         )
         if self.pool is not None:
-            x = (tanh if net.architecture.pool == "tanh" else relu)(self.pool(x))
+            x = POOLS[net.architecture.pool](self.pool(x))
         return x if self.plain else x.spread()
 
     def _compare(self, x: Enclosed, wanted: Ints) -> PointVerdicts:

@@ -209,7 +209,7 @@ def _signs_decide(
     decided &= (largest <= HUGE) & (least >= FAINT * np.sqrt(largest**2 + net.epsilon))
     if "W_P" not in net:
         decided &= 4.0 * least > rounding * m * (most + mean)
-    elif net.architecture.pool == "relu":
+    elif net.architecture.pool_keeps_scale:
         decided &= least > 4.0 * rounding * m * (most + mean)
     else:
         decided &= 4.0 * bent(net, structure, least - mean, most) > rounding * m * BENT

@@ -16,10 +16,11 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Bools, Floats
 from monolayer.construct.cells.function import BatchFunction, Function, shown
 from monolayer.construct.cells.grid import Box, Lattice, smaller, smallest
 from monolayer.errors import DataError
@@ -83,18 +84,7 @@ def measure_error(
 
     Those are corners of cells; for the maximum norm, where there are none, equal tokens and knots.
     """
-    if isinstance(model, Uniform):
-        box = Box(model.dim, model.length, model.low, model.high, model.positions)
-        function = Function(f, box, model.interpolation.values.shape[1], model.interpolation.values.device)
-        X, off = _equal_and_knots(box, model.interpolation.cells, points, seed), np.ones(2 * points, dtype=bool)
-    elif model.card.grid is None:
-        raise DataError("only an approximator can be measured against a function; this model is a memorizer")
-    else:
-        grid = model.card.grid
-        box = Box(grid.dim, grid.length, grid.low, grid.high, model.positions is not None)
-        function = Function(f, box, model.feed_forward.labels, model.bos.device)
-        X = fresh_points(Lattice.with_width(box, grid.cells, grid.ramp), points, seed)
-        off = ~model.on_ramp(X)
+    function, X, off = TRIED[type(model)](model, f, points, seed)
     began = time.perf_counter()
     answer = model.predict(X).reshape(*X.shape[:2], -1)
     seconds = time.perf_counter() - began
@@ -109,6 +99,32 @@ def measure_error(
         range=float(np.ptp(wanted)),
         seconds=seconds,
     )
+
+
+Tried: TypeAlias = tuple[Function, Floats, Bools]
+"""The function, the points `(B, n, d)` that a model is tried on, and which of them are off its ramps `(B,)`."""
+
+
+def _tried_on_cells(model: Monolayer, f: BatchFunction | Function, points: int, seed: int) -> Tried:
+    grid = model.card.grid
+    if grid is None:
+        raise DataError("only an approximator can be measured against a function; this model is a memorizer")
+    box = Box(grid.dim, grid.length, grid.low, grid.high, model.positions is not None)
+    X = fresh_points(Lattice.with_width(box, grid.cells, grid.ramp), points, seed)
+    return Function(f, box, model.feed_forward.labels, model.bos.device), X, ~model.on_ramp(X)
+
+
+def _tried_on_knots(model: Uniform, f: BatchFunction | Function, points: int, seed: int) -> Tried:
+    box, knots = Box(model.dim, model.length, model.low, model.high, model.positions), model.interpolation
+    X = _equal_and_knots(box, knots.cells, points, seed)
+    return Function(f, box, knots.values.shape[1], knots.values.device), X, np.ones(len(X), dtype=bool)
+
+
+TRIED: dict[type, Callable[[Any, BatchFunction | Function, int, int], Tried]] = {
+    Monolayer: _tried_on_cells,
+    Uniform: _tried_on_knots,
+}
+"""The points that each kind of model is tried on."""
 
 
 def _equal_and_knots(box: Box, cells: int, points: int, seed: int) -> Floats:
