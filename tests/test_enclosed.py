@@ -678,7 +678,7 @@ def test_the_last_factor_is_left_out_only_where_nothing_behind_it_minds(
 ) -> None:
     """One bias is enough to make the factor of the last norm count."""
     net = toy_network("relu6", **({"W_P": (6, 6), "b_P": 6} if pool else {}))
-    net.architecture = SimpleNamespace(rms=False, pool=pool)
+    net.architecture = SimpleNamespace(rms=False, pool=pool, pool_keeps_scale=pool == "relu")
     for letter in ("b_H", "shift_3", "b_P"):
         if letter in net:
             net.arrays[letter][:] = 0.0

@@ -123,7 +123,7 @@ def toy_head(pool: str | None, width: int = 64, labels: int = 8, slope: float = 
     """As much of a folder as Lemmas S6 and S7 look at."""
     weights = {"W_P": np.diag(np.full(labels, slope))} if pool else {}
     net = Net(False, weights, width=width, epsilon=1e-5)
-    net.architecture = SimpleNamespace(post_norm=True, pool=pool)
+    net.architecture = SimpleNamespace(post_norm=True, pool=pool, pool_keeps_scale=pool == "relu")
     numbers = {"largest": 1.0, "first": 0.5, "label": 0.25, **changes}
     return net, SimpleNamespace(label=np.arange(labels)), SimpleNamespace(**numbers)
 
@@ -190,7 +190,10 @@ def test_a_tanh_decides_from_where_lemma_s7_says_and_nothing_may_overflow() -> N
     for size in (2.0**400, 2.0**401):
         large = np.array([size])
         assert _signs_decide(net, found, bound, large, large, 0.0 * large).tolist() == [size == 2.0**400]
-    net.arrays, net.architecture = {"W_P": np.eye(8)}, SimpleNamespace(post_norm=False, pool="tanh")
+    net.arrays, net.architecture = (
+        {"W_P": np.eye(8)},
+        SimpleNamespace(post_norm=False, pool="tanh", pool_keeps_scale=False),
+    )
     with pytest.raises(UnhandledError, match="where norms stand behind"):
         bent(net, found, np.ones(1), np.ones(1))
 
