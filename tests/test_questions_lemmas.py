@@ -6,6 +6,7 @@ numbers of folders are disturbed as well, so that every term of a bound is large
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -337,13 +338,17 @@ def test_lemma_q2_numbers_stay_finite(kind: tuple[str, int], folder: Folder) -> 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_how_far_around_a_key_its_answer_is_proved(kind: tuple[str, int], folder: Folder) -> None:
-    """Pair by pair, also with keys that come nearer to each other."""
-    whole, reached = folder(*kind), 0
-    for near in (0.0, 0.3, 0.6, 0.8, 0.9):
+    """Pair by pair, also with keys that come nearer to each other, and with one answer for all."""
+    whole, reached, crowded = folder(*kind), 0, 0
+    for near, alike in itertools.product((0.0, 0.3, 0.6, 0.8, 0.9, 0.97), (False, True)):
         reads = whole.reads.copy()
         for one in range(1, len(reads), 2):
             reads[one] = near * reads[one - 1] * length(reads[one]) / length(reads[one - 1]) + (1.0 - near) * reads[one]
         found = replace(whole, reads=reads)
+        if alike:
+            questions = tuple(replace(each, answer=whole.answers[0].item()) for each in found.manifest.questions)
+            manifest = replace(found.manifest, questions=questions)
+            found = replace(found, manifest=manifest, writes=np.tile(found.writes[0], (len(reads), 1)))
         try:
             caps = caps_of(found, Words(found))
         except UnhandledError:
@@ -352,7 +357,8 @@ def test_how_far_around_a_key_its_answer_is_proved(kind: tuple[str, int], folder
             assert (caps.silent[j], caps.awake[j]) == (close(silent), close(awake))
             assert float(caps.reach[j]) == pytest.approx(reach, rel=1e-6, abs=1e-9)
             reached += reach > LEAST_REACH
-    assert reached > 0
+            crowded += alike and reach > LEAST_REACH
+    assert reached > crowded > 0
 
 
 def around_keys(found: QuestionFolder) -> list[tuple[float, float, float]]:
@@ -367,17 +373,21 @@ def around_keys(found: QuestionFolder) -> list[tuple[float, float, float]]:
     keys = found.reads / np.array([[length(row)] for row in found.reads])
     said = []
     for j in range(count):
-        psi, dips = math.acos(1.0 - 2.0**-4), 0.0
+        psi, unsure = math.pi, list[float]()
         for i in range(count):
             theta = math.acos(max(-1.0, min(1.0, dot(keys[i], keys[j]) + SLACK)))
             silent = theta - math.acos(max(-1.0, min(1.0, at[i][0] / (1.0 + eta))))
             awake = math.acos(max(-1.0, min(1.0, at[i][1] / (1.0 - eta)))) - theta
             if found.layer[i] == found.layer[j] and answers[i] == answers[j]:
-                dips += 0.3 * (i != j and silent < math.acos(1.0 - 2.0**-4))
+                unsure += [max(silent, awake)] if i != j else []
             elif found.layer[i] <= found.layer[j]:
                 psi = min(psi, max(silent, awake) if answers[i] == answers[j] else silent)
-        wanted = max(levels[j], (max(needs[j], dips) + dips) / kept)
-        inside = 1.0 - by_hand.threshold(j, wanted)[1] / (1.0 - eta)
-        reach = min(inside, 1.0 - math.cos(psi)) - SLACK if psi > 0.0 and math.isfinite(wanted) else 0.0
-        said.append((*at[j], max(0.0, min(reach, 2.0**-4))))
+        reach = 0.0
+        for width in (2.0**-4, 2.0**-8, 2.0**-12, 2.0**-16):
+            dips = 0.3 * sum(each < math.acos(1.0 - width) for each in unsure)
+            wanted = max(levels[j], (max(needs[j], dips) + dips) / kept)
+            inside = 1.0 - by_hand.threshold(j, wanted)[1] / (1.0 - eta)
+            if psi > 0.0 and math.isfinite(wanted):
+                reach = max(reach, min(inside, 1.0 - math.cos(psi), width) - SLACK)
+        said.append((*at[j], reach))
     return said

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Floats
+from monolayer.arrays import Floats, Ints
 from monolayer.checker.questions.files import QuestionFolder
 from monolayer.checker.questions.words import Words, centred, lengths
 from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
@@ -14,8 +15,9 @@ from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
 DIP = 0.3
 """Below 0, gelu and silu return at least −0.17 and −0.28, so never less than −`DIP`."""
 FINITE = 2.0**60
-WIDEST = 2.0**-4
-"""Claims about the surroundings of a key are made for 1 − ⟨k, û⟩ up to this."""
+WIDTHS = (2.0**-4, 2.0**-8, 2.0**-12, 2.0**-16)
+"""Claims about the surroundings of a key are made for 1 − cos(k, û) up to one of these. The fewer neighbours can be
+between silent and awake there, the less its own neuron must return."""
 LEAST_REACH = 2.0**-18
 """A question counts as proved if its surroundings are at least this wide."""
 COSINES_AT_ONCE = 1 << 22
@@ -115,35 +117,53 @@ class Inputs:
 
 def caps_of(folder: QuestionFolder, words: Words) -> Caps:
     """Where neurons are silent and awake, and what is proved around their keys."""
-    inputs = Inputs(folder, words)
-    answers, least = folder.answers, words.least[np.minimum(folder.layer, 1), folder.answers]
+    inputs, fmt = Inputs(folder, words), folder.encoder.format
+    least = words.least[np.minimum(folder.layer, 1), folder.answers]
     kept = 0.999 - 4.0 * words.sizes.round
     level = np.maximum(folder.encoder.identity, least / kept)
     silent, awake = inputs.thresholds(level)
-    count = len(answers)
-    wanted, angles = level.copy(), np.zeros(count)
-    fmt = folder.encoder.format
     length = (folder.encoder.width + 16) * 2.0**-24 + (words.sizes.round if fmt.short else 0.0)
-    silent_angle = np.arccos(np.clip(silent / (1.0 + length), -1.0, 1.0))
-    awake_angle = np.arccos(np.clip(awake / (1.0 - length), -1.0, 1.0))
-    widest = float(np.arccos(1.0 - WIDEST))
+    around = _neighbours(folder, inputs.keys, silent / (1.0 + length), awake / (1.0 - length))
+    reach = np.zeros(len(level))
+    for width, loose in zip(WIDTHS, around.loose, strict=True):
+        dips = DIP * loose
+        wanted = np.maximum(level, (np.maximum(least, dips) + dips) / kept)
+        near = 1.0 - inputs.thresholds(wanted)[1] / (1.0 - length)
+        here = np.minimum(near, np.minimum(1.0 - np.cos(around.free), width)) - SLACK
+        reach = np.fmax(reach, here)  # a NaN claims nothing
+    return Caps(inputs.keys, silent, awake, np.where(np.isfinite(level), reach, 0.0), length)
+
+
+class Neighbours(NamedTuple):
+    """What neurons do around the keys of others.
+
+    `free` `(N,)`: up to this angle from the key no neuron of its layer or an earlier one is in the way. `loose`
+    `(W, N)`: for each of `WIDTHS`, how many neurons of the same answer and layer may be neither silent nor awake there:
+    each may take `DIP` off.
+    """
+
+    free: Floats
+    loose: Ints
+
+
+def _neighbours(folder: QuestionFolder, keys: Floats, silent: Floats, awake: Floats) -> Neighbours:
+    """What is around each key `(N, D)`; neurons are silent and awake up to and from these cosines `(N,)` on."""
+    count, answers = len(keys), folder.answers
+    silent_angle, awake_angle = (np.arccos(np.clip(cosine, -1.0, 1.0)) for cosine in (silent, awake))
+    free, loose = np.zeros(count), np.zeros((len(WIDTHS), count), dtype=np.int64)
     step = max(1, COSINES_AT_ONCE // max(1, count))
     for start in range(0, count, step):
         some = slice(start, min(count, start + step))
         rows = np.arange(count)[some]
-        angle = np.arccos(np.clip(inputs.keys[some] @ inputs.keys.T + SLACK, -1.0, 1.0))
+        angle = np.arccos(np.clip(keys[some] @ keys.T + SLACK, -1.0, 1.0))
         apart = angle - silent_angle  # within this of the key the other neuron is silent
+        sure = np.maximum(apart, awake_angle - angle)  # within this it is silent, or it is awake
         same, together = answers[some][:, None] == answers, folder.layer[some][:, None] == folder.layer
         earlier = folder.layer < folder.layer[some][:, None]
+        here = np.where(earlier & same, sure, apart)
+        free[some] = np.where((earlier | together) & ~(same & together), here, np.inf).min(axis=1)
         # In the same layer a neuron of the same answer adds to it, or takes off DIP at most.
         others = same & together
         others[np.arange(len(rows)), rows] = False
-        dips = DIP * (others & (apart < widest)).sum(axis=1)
-        here = np.where(earlier & same, np.maximum(apart, awake_angle - angle), apart)
-        here = np.where((earlier | together) & ~(same & together), here, np.inf)
-        angles[some] = np.minimum(here.min(axis=1), widest)
-        wanted[some] = np.maximum(level[some], (np.maximum(least[some], dips) + dips) / kept)
-    near = 1.0 - inputs.thresholds(wanted)[1] / (1.0 - length)
-    reach = np.where(angles > 0.0, np.minimum(near, 1.0 - np.cos(angles)) - SLACK, 0.0)
-    reach = np.where(np.isfinite(level), np.minimum(reach, WIDEST), 0.0)
-    return Caps(inputs.keys, silent, awake, np.maximum(0.0, reach), length)
+        loose[:, some] = [(others & ~(sure >= np.arccos(1.0 - width))).sum(axis=1) for width in WIDTHS]
+    return Neighbours(np.clip(free, 0.0, np.pi), loose)
