@@ -27,7 +27,15 @@ from safetensors.numpy import load_file, save_file
 import monolayer as ml
 from monolayer.attaching import attach as attaching
 from monolayer.attaching import running
-from monolayer.attaching.apart import Around, Duties, FiringCaps, check_written, fact_of_neurons, firing_caps
+from monolayer.attaching.apart import (
+    Around,
+    Duties,
+    FiringCaps,
+    WrittenRows,
+    check_written,
+    fact_of_neurons,
+    firing_caps,
+)
 from monolayer.attaching.attach import check_kept
 from monolayer.attaching.facts import KeptText
 from monolayer.attaching.folder import Attached
@@ -688,23 +696,23 @@ def test_what_an_earlier_block_writes_must_not_wake_a_later_one(gpt2: Path) -> N
     facts = fact_of_neurons([FactIds((0,), (0,) * 3, row, f"row {row}") for row in range(12)])
     duties = Duties(np.arange(36), facts, block=np.arange(36) // NEURONS)
     caps = firing_caps(made.neurons, made.steep, made.host)
-    check_written(caps, made.neurons.W_2, duties)
-    written = made.neurons.W_2[0]
-    caps.keys[30] = written / np.sqrt(written @ written)
+    written = WrittenRows.of(made.neurons, made.steep, made.host, made.steep.state)
+    check_written(caps, written, duties)
+    caps.keys[30] = written.directions[0]
     assert caps.keys.shape[1] == WIDTH
     with pytest.raises(ml.PrecisionError, match="what row 0 writes is nearly the state of row 10"):
-        check_written(caps, made.neurons.W_2, duties)
+        check_written(caps, written, duties)
 
 
-@pytest.mark.parametrize(("short", "error"), [(False, 2.0**-5), (True, 2.0**-3)])
-def test_later_keys_keep_a_distance_from_what_is_written_because_norms_round(short: bool, error: float) -> None:
+@pytest.mark.parametrize("error", [2.0**-5, 2.0**-3])
+def test_later_keys_keep_a_distance_from_what_is_written_because_norms_round(error: float) -> None:
     """Planted: a key at the cosine up to which its neuron is silent, less what norms may add; then a little nearer."""
     facts = [FactIds((0,), (0,), row, f"row {row}") for row in range(2)]
-    duties, written = Duties(np.array([5, 6]), facts, np.array([0, 1])), 3.0 * np.eye(2, 4)
+    duties, written = Duties(np.array([5, 6]), facts, np.array([0, 1])), WrittenRows(np.eye(2, 4), np.full(2, error))
     wide = Around(np.ones(2), np.ones(2))
     for cosine, refused in ((0.99 - error - 1e-9, False), (0.99 - error + 1e-9, True)):
         keys = np.array([[0.0, 0.0, 1.0, 0.0], [cosine, np.sqrt(1.0 - cosine * cosine), 0.0, 0.0]])
-        caps = FiringCaps(keys, wide, wide, np.full(2, 0.99), np.full(2, 0.99), short, False, np.full(2, 0.01), 0.01)
+        caps = FiringCaps(keys, wide, wide, np.full(2, 0.99), np.full(2, 0.99), True, False, np.full(2, 0.01), 0.01)
         with pytest.raises(ml.PrecisionError, match="what row 0 writes") if refused else nullcontext():
             check_written(caps, written, duties)
 

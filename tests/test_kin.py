@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from monolayer.huggingface.kin import KIN
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, HOST_WEIGHTS
 from tests import hosts
 from tests.attached_attack import retell
-from tests.hosts import FACTS, OTHERS, PLACES, answers, write_host
+from tests.hosts import FACTS, OTHERS, PLACES, SENTENCES, answers, write_host
 
 FEW = dict(list(FACTS.items())[:6])
 
@@ -58,13 +58,13 @@ def same_bytes(one: Path, two: Path) -> bool:
 
 
 @torch.no_grad()
-def wide_logits(folder: Path, without: int = 0) -> list[Any]:
+def wide_logits(folder: Path, without: int = 0, texts: Sequence[str] = OTHERS[:6]) -> list[Any]:
     """The logits at all places of some texts in float64, by a model without its last `without` layers."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
     layers = model.model.layers
     del layers[len(layers) - without :]
     cut = transformers.AutoTokenizer.from_pretrained(folder)
-    return [model(**cut(text, return_tensors="pt"), use_cache=False).logits[0] for text in OTHERS[:6]]
+    return [model(**cut(text, return_tensors="pt"), use_cache=False).logits[0] for text in texts]
 
 
 @pytest.mark.parametrize("name", hosts.KIN)
@@ -84,6 +84,27 @@ def test_facts_come_back_and_the_host_is_what_it_was(name: str, pairs: Any, tmp_
     assert same_bytes(again, folder)
     less, record = ml.forget(folder, [1], FEW)
     assert ml.compare(record.undo(less), folder).same
+
+
+@pytest.mark.parametrize("name", ["phi3", "llama"])
+def test_facts_in_a_host_with_two_sets_of_rotary_angles_answer_among_short_texts(name: str, tmp_path: Path) -> None:
+    """longrope turns all texts of a batch in another way if one of them is longer than the original length."""
+    length, long = 12, " ".join(SENTENCES[:2])
+    turned = {"rope_type": "longrope", "rope_theta": 10_000.0, "original_max_position_embeddings": length}
+    turned |= {"short_factor": [1.0 + 0.1 * n for n in range(6)], "long_factor": [2.0 + 0.3 * n for n in range(6)]}
+    top = {"original_max_position_embeddings": length} if name == "phi3" else {}
+    host = write_host(tmp_path / "host", name, rope_parameters=turned, **top)
+    folder = ml.attach(host, FEW).save(tmp_path / "new")
+    assert ml.certify(folder, FEW, host=host, only=True).verdict == "proved"
+    texts = [*OTHERS[:3], long]
+    assert len(transformers.AutoTokenizer.from_pretrained(host)(long)["input_ids"]) > 2 * length
+    for ours, theirs in zip(wide_logits(folder, 1, texts), wide_logits(host, 0, texts), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+    assert answers(folder, list(FEW)) == list(FEW.values())
+    beside = answers(folder, [*FEW, long])[: len(FEW)]
+    assert not set(beside) & set(FEW.values())
+    assert beside == answers(host, [*FEW, long])[: len(FEW)]  # what the host says there
+    assert same_bytes(ml.detach(folder).save(tmp_path / "back"), host)
 
 
 @pytest.mark.parametrize("name", hosts.KIN)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,17 @@ from safetensors.torch import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching import request
-from monolayer.attaching.neurons import LATER, Steepness, least_radius, steepness
+from monolayer.attaching.apart import WrittenRows, firing_caps
+from monolayer.attaching.attach import check_outweighed
+from monolayer.attaching.facts import read_facts
+from monolayer.attaching.neurons import LATER, Steepness, least_radius, rounded, steepness
 from monolayer.checker.attached.caps import FARTHEST, caps_of, near_pairs
 from monolayer.checker.attached.files import read_attached
 from monolayer.errors import ModelFileError
-from monolayer.huggingface.host import read_host
+from monolayer.huggingface.cutting import cut_facts
+from monolayer.huggingface.host import TOKENIZER, read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS
+from monolayer.huggingface.outweighing import lengths_to_prove
 from monolayer.huggingface.tensors import tensors_of
 from tests.attached_changes import ROW, retold, retold_host
 from tests.hosts import FACTS, WRITERS, answers, config, tokenizer, write_host
@@ -287,3 +293,31 @@ def test_a_header_with_a_key_twice_is_refused() -> None:
     assert set(tensors_of(file_of(f"{{{one}}}"), "x")) == {"a"}
     with pytest.raises(ModelFileError, match="has the key 'a' twice"):
         tensors_of(file_of(f"{{{one},{one}}}"), "x")
+
+
+@pytest.mark.parametrize("away", [-0.02, 0.02])
+def test_attach_and_certify_agree_on_keys_near_what_earlier_blocks_write(away: float, tmp_path: Path) -> None:
+    """States are so long that norms see what is written to within more than 1/8. Planted: a key that near, or farther.
+
+    `attach` refuses the one that it cannot prove, and accepts the other one, which `certify` proves.
+    """
+    host = deep_host(tmp_path / "host", torch.float16, longer=LONGER)
+    made, facts = _attached(host)
+    ids = cut_facts(made.source.content[TOKENIZER], read_facts(facts), made.manifest.end)
+    first, later = 0, len(made.neurons.b_1) - 1
+    assert made.blocks > 1
+    *_, state = lengths_to_prove(made.host.format, made.manifest.longest)
+    written = WrittenRows.of(made.neurons, made.steep, made.host, state)
+    assert written.margin[first] > 0.2
+    caps = firing_caps(made.neurons, made.steep, made.host)
+    cosine = caps.silent[later] - written.margin[first] + away
+    direction, key = written.directions[first], caps.keys[later]
+    beside = key - (key @ direction) * direction
+    planted = cosine * direction + np.sqrt(1.0 - cosine**2) * beside / np.sqrt(beside @ beside)
+    W_1 = made.neurons.W_1.copy()
+    W_1[later] = rounded(planted * np.sqrt(W_1[later] @ W_1[later]), "float16")
+    changed = replace(made, neurons=made.neurons._replace(W_1=W_1))
+    with pytest.raises(ml.PrecisionError, match="is nearly the state of") if away > 0.0 else nullcontext():
+        check_outweighed(changed, ids)
+    proof = ml.certify(changed.save(tmp_path / "new"), facts, ask=False)
+    assert proof.verdict == ("undecided" if away > 0.0 else "proved"), proof.explain()

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from monolayer.attaching.attach import check_neurons, neurons_of, states_of
+from monolayer.attaching.attach import check_neurons, check_outweighed, neurons_of, states_of
 from monolayer.attaching.facts import each_once, ids_of, repeated_rows
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import asked
@@ -55,7 +55,8 @@ def again(
     kept = Neurons(*(part[rows] for part in neurons))
     attached = Attached(made.host, made.source, kept, manifest, repeated=repeated_rows(data, facts))
     check_neurons(attached, facts)
-    if running is None:
-        return attached
-    running.append([attached.block(number) for number in range(attached.blocks)])
-    return asked(attached, running, facts, report)
+    if running is not None:
+        running.append([attached.block(number) for number in range(attached.blocks)])
+        attached = asked(attached, running, facts, report)
+    check_outweighed(attached, facts)
+    return attached

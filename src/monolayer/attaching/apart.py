@@ -30,12 +30,11 @@ from monolayer.errors import PrecisionError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.formats import SUM_UNIT
 from monolayer.huggingface.host import Host
+from monolayer.huggingface.outweighing import SeenBy, kept_of, may_wake
 from monolayer.table import plural
 
 PAIRS_AT_ONCE = 1 << 24
 """How many cosines are in memory at a time."""
-NORM_ERROR = {False: 2.0**-5, True: 2.0**-3}
-"""How far what later norms return may be from the written direction; by whether the format is short."""
 NAMED_PAIRS = 5
 """How many pairs of rows an error names; it only counts the others."""
 SAME_KEY = 2.0**-20
@@ -107,9 +106,7 @@ def firing_caps(neurons: Neurons, steep: Steepness, host: Host) -> FiringCaps:
     D, T, fmt = host.width, steep.response, host.format
     length = np.sqrt((neurons.W_1 * neurons.W_1).sum(axis=1))
     alpha = length * np.sqrt(D)
-    eta = (D + 20) * SUM_UNIT + (fmt.unit if fmt.short else 0.0)
-    # Lemma A1: γ_{D+2} is below 1.01 (D + 2)u for every width below 100,000.
-    err = 1.01 * (D + 2) * SUM_UNIT * (alpha * (1.0 + max(eta, fmt.beyond)) + np.abs(neurons.b_1))
+    eta, err = _rounding(neurons, host)
     longest = np.full(len(alpha), 1.0 + eta)
     if fmt.short:
         longest = np.minimum(longest, (fmt.high * T - neurons.b_1) / alpha / (1.0 - fmt.turn))
@@ -206,21 +203,54 @@ def _refused(near: NearPairs, caps: FiringCaps, duties: Duties, name: Callable[[
     )
 
 
-def check_written(caps: FiringCaps, written: Floats, duties: Duties) -> None:
-    """Raise a `PrecisionError` if a neuron may fire at a row of `written` `(N, D)` that an earlier block writes."""
+class WrittenRows(NamedTuple):
+    """What neurons `(N,)` write, as later norms see it: unit vectors `(N, D)`, and how far below its height of silence
+    the product of a later key with each must stay."""
+
+    directions: Floats
+    margin: Floats
+
+    @classmethod
+    def of(cls, neurons: Neurons, steep: Steepness, host: Host, state: float) -> WrittenRows:
+        """`state`: the length of the longest state of the host that is written to."""
+        D, T, fmt = host.width, steep.response, host.format
+        W_2 = neurons.W_2
+        seen = W_2 if host.kind.rms else W_2 - W_2.mean(axis=1, keepdims=True)
+        whole, part = (np.sqrt((rows * rows).sum(axis=1)) for rows in (W_2, seen))
+        eta, err = _rounding(neurons, host)
+        least = np.maximum(fmt.low * T, err + kept_from(steep, host)) - err
+        norms = SeenBy(D, fmt, host.epsilon, state)
+        alone = np.zeros(len(whole), np.int64)
+        sigma = norms.at(kept_of(least, fmt), whole, part, alone, 9.0 * SUM_UNIT * (alone + 1.0)).sigma
+        directions = np.divide(seen, part[:, None], out=np.zeros_like(seen), where=part[:, None] > 0.0)
+        return cls(directions, may_wake(1.01 * sigma, eta, fmt))
+
+
+def check_written(caps: FiringCaps, written: WrittenRows, duties: Duties) -> None:
+    """Raise a `PrecisionError` if a neuron may fire at a row that an earlier block writes."""
     block, facts = duties.block, duties.facts
     for number in range(int(block.max(initial=0))):
         one, two = np.flatnonzero(block == number), np.flatnonzero(block > number)
-        first, back = equal_rows(written[one])
-        directions = written[one[first]]
-        directions = directions / np.sqrt((directions * directions).sum(axis=1, keepdims=True))
+        first, back = equal_rows(written.directions[one])
+        directions, margin = written.directions[one[first]], np.zeros(len(first))
+        np.maximum.at(margin, back, written.margin[one])
         for start in range(0, len(two), 4096):
             some = two[start : start + 4096]
             cosines = directions @ caps.keys[some].T
-            bad = np.argwhere(cosines > caps.silent[some] - NORM_ERROR[caps.short])
+            bad = np.argwhere(cosines + margin[:, None] > caps.silent[some])
             if len(bad):
                 which = one[int((back == bad[0][0]).argmax())]
                 raise PrecisionError(
                     f"what {facts[which].where} writes is nearly the state of {facts[some[bad[0][1]]].where}, in a "
                     "later block, which would change the answer. Give the two in the other order, or reword one of them"
                 )
+
+
+def _rounding(neurons: Neurons, host: Host) -> tuple[float, Floats]:
+    """η, and err of Lemma A1 for each neuron `(N,)`, with a little room."""
+    D, fmt = host.width, host.format
+    alpha = np.sqrt((neurons.W_1 * neurons.W_1).sum(axis=1) * D)
+    eta = (D + 20) * SUM_UNIT + (fmt.unit if fmt.short else 0.0)
+    # γ_{D+2} is below 1.01 (D + 2)u for every width below 100,000.
+    err = 1.01 * (D + 2) * SUM_UNIT * (alpha * (1.0 + max(eta, fmt.beyond)) + np.abs(neurons.b_1))
+    return eta, err

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Floats
-from monolayer.attaching.apart import Duties, check_apart, check_written, fact_of_neurons, firing_caps
+from monolayer.attaching.apart import Duties, WrittenRows, check_apart, check_written, fact_of_neurons, firing_caps
 from monolayer.attaching.directions import Directions, check_margins
 from monolayer.attaching.facts import KeptText
 from monolayer.attaching.folder import Attached
@@ -22,6 +22,7 @@ from monolayer.bar import reporting, shows_progress
 from monolayer.errors import KeptTextError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, TokenNames
 from monolayer.huggingface.host import TOKENIZER, Host
+from monolayer.huggingface.outweighing import lengths_to_prove
 from monolayer.huggingface.tensors import ModelFiles
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import Progress, counting, plural
@@ -111,6 +112,7 @@ def attach(
     check_neurons(made, facts)
     running.append([made.block(number) for number in range(made.blocks)])
     made = asked(made, running, facts, lambda stage, share: report(stage, 0.65 + 0.3 * share))
+    check_outweighed(made, facts)
     if stored is not None:
         check_own(made, facts)
     if given.kept is not None:
@@ -176,7 +178,18 @@ def check_neurons(made: Attached, facts: Sequence[FactIds], known: int = 0) -> N
     caps = firing_caps(made.neurons, made.steep, made.host)
     name = TokenNames(made.source.content[TOKENIZER])
     check_apart(caps, duties, name, sum(len(fact.answer) for fact in facts[:known]))
-    check_written(caps, made.neurons.W_2, duties)
+    # Before states were measured: what no state is too short for. `check_outweighed` asks again.
+    check_written(caps, WrittenRows.of(made.neurons, made.steep, made.host, 0.0), duties)
+
+
+def check_outweighed(made: Attached, facts: Sequence[FactIds]) -> None:
+    """Raise a `PrecisionError` if what a neuron writes to the longest states that were measured may wake a later one.
+
+    States are taken to be no longer than a proof takes them to be at least (`lengths_to_prove`).
+    """
+    *_, state = lengths_to_prove(made.host.format, made.manifest.longest)
+    caps = firing_caps(made.neurons, made.steep, made.host)
+    check_written(caps, WrittenRows.of(made.neurons, made.steep, made.host, state), Duties.of(facts, made.host.neurons))
 
 
 def check_kept(made: Attached, running: Running, facts: Sequence[FactIds], texts: Sequence[KeptText]) -> None:

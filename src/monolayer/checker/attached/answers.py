@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
-from monolayer.checker.attached.caps import FLOAT32_UNIT, Caps, Near, least_returned
+from monolayer.checker.attached.caps import Caps, Near, least_returned
 from monolayer.checker.attached.files import AttachedFolder
 from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
 from monolayer.data.distinct import equal_rows
+from monolayer.huggingface.outweighing import SeenBy, lengths_to_prove, may_wake
 
 OVERFLOW = 2.0**120
 """The bound on logits, and on every sum on the way to them, in binary32."""
 HEAD_PRODUCTS_AT_ONCE = 1 << 23
 """How many logits are in memory at a time."""
-LONGER = 1.0 + 2.0**-4
-"""L of Lemma A4 is lowered only as long as it is this many times the length of the longest state that was measured,
-because rounding changes lengths from one evaluation to the next."""
-SHORTEST = 1.0
-"""L is not lowered below this either. ε in norms shortens û at states that short, so hardly any is on a cap."""
 KEYS_AT_ONCE = 1 << 12
 """How many keys of later blocks are compared with written rows at a time."""
 
@@ -140,16 +137,12 @@ def judge_written(attached: AttachedFolder, caps: Caps, near: Near, head: Head) 
     whole = _row_lengths(attached.writes)
     length = np.maximum(0.0, _row_lengths(head.seen(attached.writes)) - D * 2.0**-52 * whole)
     returned, heard = least_returned(attached, caps, near)
-    least = returned * length
     peak = np.abs(attached.writes).max(axis=1)
     finite = (near.most * whole <= 2.0**50) & (1.01 * near.most * peak + caps.state <= fmt.largest)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        state, kappa = caps.state / least, whole / length
-        rounding = 3.0 * BINARY32.gamma(near.count + 8.0) + 2.02 * fmt.unit
-        other = state + rounding * (kappa + state) + (near.count + 4) * np.sqrt(D) * fmt.lost / least
-        lost = (kappa + other) / (1.0 - other)  # κ of the state behind the block
-        share = PADDING * (2.0 * other + 2.0 * (D + 16) * FLOAT32_UNIT * lost * lost + D * head.epsilon / least**2)
-    firm = heard & finite & (other <= 0.25) & (share <= 0.5)
+    norms = SeenBy(D, fmt, head.epsilon, caps.state)
+    delta, sigma = norms.at(returned, whole, length, near.count, BINARY32.gamma(near.count + 8.0))
+    share = PADDING * sigma
+    firm = heard & finite & (delta <= 0.25) & (share <= 0.5)
     return Written(firm, np.where(firm, share, 1.0))
 
 
@@ -164,17 +157,16 @@ def judge_at_longest(
     """
     head = Head(attached)
     right, wrong, answer = _judge_answers(attached, caps, near, head, asked, tokens)
-    measured = attached.manifest.longest
-    least = caps.state if measured is None else max(SHORTEST, LONGER * measured)
-    left, shorter = np.flatnonzero(~right & ~wrong), caps.state / 2.0
+    left = np.flatnonzero(~right & ~wrong)
     left = left[~near.spoilt[asked[left]]]  # where other keys are too near, tokens are undecided at every L
-    while len(left) and shorter >= least:
+    for shorter in islice(lengths_to_prove(caps.fmt, attached.manifest.longest), 1, None):
+        if not len(left):
+            break
         judged = _judge_answers(attached, replace(caps, state=shorter), near, head, asked[left], tokens[left])
         if (judged.right | judged.wrong).any():
             caps = replace(caps, state=shorter)
             right[left], wrong[left] = judged.right, judged.wrong
             left = left[~judged.right & ~judged.wrong]
-        shorter /= 2.0
     return caps, JudgedTokens(right, wrong, answer)
 
 
@@ -218,8 +210,7 @@ def _answered_to(attached: AttachedFolder, caps: Caps, head: Head, first: Ints, 
         kinds, back = equal_rows(attached.writes[mine])
         directions = head.direction(attached.writes[mine[kinds]])
         widest = np.zeros(len(kinds))
-        # What the norm returns is rounded to the format, which moves it by v |û|, and |û| is at most 1 + share.
-        np.maximum.at(widest, back, (1.0 + caps.fmt.unit) * share[mine] + caps.length + 2.0**-20)
+        np.maximum.at(widest, back, may_wake(share[mine], caps.length, caps.fmt))
         woken = np.zeros(len(kinds), dtype=bool)
         for start in range(0, len(later), KEYS_AT_ONCE):
             some = later[start : start + KEYS_AT_ONCE]

@@ -13,6 +13,7 @@ from monolayer.checker.attached.files import AttachedFolder
 from monolayer.checker.rounding import BINARY32, PADDING, UnhandledError
 from monolayer.huggingface.formats import HostFormat
 from monolayer.huggingface.hosts import IDENTITY
+from monolayer.huggingface.outweighing import kept_of, lengths_to_prove
 
 FLOAT32_UNIT = BINARY32.unit
 FARTHEST = 0.125
@@ -168,9 +169,7 @@ def caps_of(attached: AttachedFolder) -> Caps:
     # Before its roundings, an activation is at most its input where that is above 0, and above −1 everywhere.
     most = (1.01 + 4.0 * fmt.unit) * np.maximum(1.0, alpha * anywhere + bias + err)
     keys = attached.reads / length[:, None]
-    state, measured = fmt.state, attached.manifest.longest or 0.0
-    while state < measured:
-        state *= 2.0
+    state = next(lengths_to_prove(fmt, attached.manifest.longest))
     return Caps(keys, alpha, bias, err, wanted, level, longest, silent, most, T, floor, eta, anywhere, state, fmt)
 
 
@@ -214,11 +213,11 @@ class LeastReturned(NamedTuple):
 def least_returned(attached: AttachedFolder, caps: Caps, near: Near) -> LeastReturned:
     """The least that the first block which fires on each cap returns (A4); every neighbour takes off at most `DIP`."""
     # The activation returns 0.999 of an input from `floor` on, before its roundings.
-    kept, dips = 0.999 - 4.0 * caps.fmt.unit, DIP * near.count
+    dips = DIP * near.count
     # That block holds the neuron itself, or a neighbour whose input is certainly at least `floor`.
     itself = near.first == np.arange(len(near.first)) // attached.host.neurons
-    least = np.where(itself, kept * (caps.level - caps.err) - dips, caps.floor / 2.0)
-    return LeastReturned(least, np.where(itself, least >= dips, kept * caps.floor - dips >= least))
+    least = np.where(itself, kept_of(caps.level - caps.err, caps.fmt) - dips, caps.floor / 2.0)
+    return LeastReturned(least, np.where(itself, least >= dips, kept_of(caps.floor, caps.fmt) - dips >= least))
 
 
 def near_pairs(attached: AttachedFolder, caps: Caps) -> Near:
