@@ -287,7 +287,10 @@ BAD_HOSTS: dict[str, tuple[Callable[[Path], Any], str]] = {
         "its architecture is 'gpt-2' .did you mean gpt2",
     ),
     "no biases": (lambda at: edited(at, model_type="qwen3"), "have no bias, and a neuron without one"),
-    "GGUF": (lambda at: edited(at, quantization_config={"quant_method": "gguf"}), "loading a GGUF file leaves"),
+    "GGUF": (
+        lambda at: edited(at, quantization_config={"quant_method": "gguf"}),
+        "Delete the key .quantization_config. from",
+    ),
     "quantized": (lambda at: edited(at, quantization_config={"bits": 4}), "it is quantized"),
     "adapter": (lambda at: (at / "adapter_config.json").write_text("{}"), "it holds an adapter; merge it"),
     "code": (lambda at: edited(at, auto_map={"AutoModel": "x.Y"}), "code of its own .trust_remote_code"),

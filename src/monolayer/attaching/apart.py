@@ -220,8 +220,8 @@ class WrittenRows(NamedTuple):
         eta, err = _rounding(neurons, host)
         least = np.maximum(fmt.low * T, err + kept_from(steep, host)) - err
         norms = SeenBy(D, fmt, host.epsilon, state)
-        alone = np.zeros(len(whole), np.int64)
-        sigma = norms.at(kept_of(least, fmt), whole, part, alone, 9.0 * SUM_UNIT * (alone + 1.0)).sigma
+        alone, summed = np.zeros(len(whole), np.int64), np.full(len(whole), 9.0 * SUM_UNIT)
+        sigma = norms.at(kept_of(least, fmt), whole, part, alone, summed).sigma
         directions = np.divide(seen, part[:, None], out=np.zeros_like(seen), where=part[:, None] > 0.0)
         return cls(directions, may_wake(1.01 * sigma, eta, fmt))
 

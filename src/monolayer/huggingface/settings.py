@@ -82,8 +82,10 @@ def check_settings(kind: HostKind, config: Mapping[str, Any]) -> None:
         quantization = config["quantization_config"]
         if isinstance(quantization, dict) and quantization.get("quant_method") == "gguf":
             raise DataError(
-                "its config.json has the quantization_config that loading a GGUF file leaves, and with that "
-                "transformers looks for a GGUF file in place of the weights: remove the key if the weights are floats"
+                "its config.json has the quantization_config that loading a GGUF file leaves, and what transformers "
+                "makes of that differs between versions: some look for the GGUF file in place of the weights. Delete "
+                'the key "quantization_config" from config.json; tensors that are not plain floats are refused then, '
+                "too"
             )
         raise DataError("it is quantized; attach facts to the model that it was made from")
     if "auto_map" in config:
