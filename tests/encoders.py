@@ -9,7 +9,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-ARCHITECTURES = ("bert", "roberta", "xlm-roberta", "distilbert")
+ARCHITECTURES = ("bert", "roberta", "xlm-roberta", "distilbert", "mpnet")
 OWN_NAMES = {"distilbert": {"intermediate_size": "hidden_dim", "hidden_act": "activation"}}
 """Settings that an architecture calls by other names."""
 WIDTH, NEURONS, PLACES = 64, 8, 40

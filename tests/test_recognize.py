@@ -20,7 +20,7 @@ from monolayer.attaching.questions.folder import Recognizer
 from monolayer.attaching.questions.layer import codes, nearest_codes, seed_for
 from monolayer.attaching.questions.running import Running
 from monolayer.huggingface.encoders import ENCODERS
-from tests.encoders import ARCHITECTURES, FAQ, NEURONS, OTHERS, tokenizer, write_encoder
+from tests.encoders import ARCHITECTURES, FAQ, NEURONS, OTHERS, PLACES, tokenizer, write_encoder
 
 QUESTIONS, ANSWERS = list(FAQ), list(FAQ.values())
 
@@ -56,6 +56,11 @@ def test_the_table_of_architectures_is_tested() -> None:
 def test_questions_come_back_others_are_unknown_and_the_encoder_can_be_had_back(
     encoder: Path, pooling: Any, tmp_path: Path
 ) -> None:
+    kind = ENCODERS[encoder.name]
+    if pooling == "mean" and kind.no_mean is not None:
+        with pytest.raises(ml.DataError, match=r"no layer can take the plain mean of .*pooling='first'"):
+            ml.recognize(encoder, FAQ)
+        return
     made = ml.recognize(encoder, FAQ, pooling=pooling, floor=0.9)
     folder = made.save(tmp_path / "faq")
     loaded = ml.load(folder)
@@ -64,14 +69,35 @@ def test_questions_come_back_others_are_unknown_and_the_encoder_can_be_had_back(
         assert model.predict(QUESTIONS[0]) == ANSWERS[0]
     other = loaded.predict(OTHERS).tolist()
     assert "unknown" in other
-    for kernel in ("eager", "sdpa"):
+    for kernel in kind.kernels:
         options = {"model_kwargs": {"attn_implementation": kernel}}
         assert by_transformers(folder, QUESTIONS + OTHERS, **options) == ANSWERS + other
     proof = ml.certify(folder, FAQ, only=True, host=encoder)
     assert proof.verdict == "proved", proof.explain()
+    assert all(" and ".join(kind.kernels) + " attention" in words for words in proof.measured)
     back = ml.detach(folder).save(tmp_path / "back")
     names = sorted(path.name for path in encoder.iterdir())
     assert filecmp.cmpfiles(back, encoder, names, shallow=False)[0] == names
+
+
+def test_the_longest_text_is_a_question_and_a_longer_one_is_named(encoder: Path) -> None:
+    kind = ENCODERS[encoder.name]
+    places = PLACES - {"bert": 0, "distilbert": 0}.get(kind.name, 2)  # the first two stand for padding
+    longest = " ".join([QUESTIONS[0]] * PLACES).split()[: places - 2]  # and two marks
+    made = ml.recognize(encoder, {" ".join(longest): "long"}, pooling="first", floor=0.9)
+    assert made.predict(" ".join(longest)) == "long"
+    with pytest.raises(ml.DataError, match=f"row 0: .*{places}"):
+        ml.recognize(encoder, {" ".join([*longest, "card"]): "longer"}, pooling="first")
+
+
+def test_a_mean_that_no_layer_takes_is_not_claimed(tmp_path: Path) -> None:
+    made = ml.recognize(write_encoder(tmp_path / "mpnet", "mpnet"), FAQ, pooling="first", floor=0.9)
+    folder = made.save(tmp_path / "faq")
+    assert ml.certify(folder, FAQ).verdict == "proved"
+    write_json(folder / "questions.json", {"pooling": "mean"})
+    proof = ml.certify(folder, FAQ)
+    assert proof.verdict == "undecided"
+    assert "no layer can take the plain mean" in proof.reason
 
 
 def test_the_whole_encoder_may_come_from_a_class_with_a_head_and_a_prefix(tmp_path: Path) -> None:
@@ -260,7 +286,7 @@ def write_json(path: Path, more: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (bad(model_type="mpnet"), "MPNet adds a bias per distance"),
+        (bad(model_type="albert"), "ALBERT share their weights"),
         (bad(model_type="gpt2"), "attach stores prompts in language models"),
         (bad(position_embedding_type="relative_key"), "relative"),
         (bad(hidden_act="gelu_10"), "activation"),

@@ -49,9 +49,12 @@ class EncoderKind:
 
     `name`: its `model_type`. `model`: the beginning of the names of its classes. `root`: the prefix of the encoder's
     tensors. `pooler`: the dense layer of the head. `head`: the linear layer behind it. `places_from`: how many rows of
-    the table of positions come before that of the first token. `saturates`: the head has tanh, else relu. `linear`,
-    `norms`: the linear parts of a layer, and its norms behind attention and behind its neurons. `depth`, `width`,
-    `neurons`, `activation`: keys of `config.json`. `epsilon`: that of the norms, where no key says it.
+    the table of positions come before that of the first token; None: those up to that of the padding token. `tables`,
+    `shared`: tables of embeddings, and of numbers per head that all layers share. `saturates`: the head has tanh, else
+    relu. `linear`, `norms`: the linear parts of a layer, and its norms behind attention and behind its neurons.
+    `depth`, `width`, `neurons`, `activation`: keys of `config.json`. `epsilon`: that of the norms, where no key says
+    it. `no_mean`: why no appended layer can take the plain mean of all tokens; None where one can. `kernels`: the
+    implementations of attention that transformers has.
     """
 
     name: str
@@ -59,10 +62,11 @@ class EncoderKind:
     root: str
     pooler: str
     head: str
-    places_from: int = 0
+    places_from: int | None = 0
     layers: str = "encoder.layer"
     depth: str = "num_hidden_layers"
     tables: tuple[str, ...] = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+    shared: tuple[str, ...] = ()
     saturates: bool = True
     linear: Mapping[str, str] = field(default_factory=lambda: BERT_LINEAR)
     norms: tuple[str, str] = ("attention.output.LayerNorm", "output.LayerNorm")
@@ -70,11 +74,14 @@ class EncoderKind:
     neurons: str = "intermediate_size"
     activation: str = "hidden_act"
     epsilon: float | None = None
+    no_mean: str | None = None
+    kernels: tuple[str, ...] = ("eager", "sdpa")
 
     def tensor_names(self, layers: int) -> list[str]:
         """The names of all tensors of an encoder with this many layers, without the prefix."""
         names = [f"embeddings.{table}.weight" for table in self.tables]
         names += [f"embeddings.LayerNorm.{part}" for part in ("weight", "bias")]
+        names += [f"{table}.weight" for table in self.shared]
         parts = (*self.linear.values(), *self.norms)
         names += [
             f"{self.layers}.{number}.{part}.{kind}"
@@ -89,8 +96,8 @@ ENCODERS: dict[str, EncoderKind] = {
     kind.name: kind
     for kind in (
         EncoderKind("bert", "Bert", "bert.", "bert.pooler.dense", "classifier"),
-        EncoderKind("roberta", "Roberta", "roberta.", "classifier.dense", "classifier.out_proj", 1),
-        EncoderKind("xlm-roberta", "XLMRoberta", "roberta.", "classifier.dense", "classifier.out_proj", 1),
+        EncoderKind("roberta", "Roberta", "roberta.", "classifier.dense", "classifier.out_proj", None),
+        EncoderKind("xlm-roberta", "XLMRoberta", "roberta.", "classifier.dense", "classifier.out_proj", None),
         EncoderKind(
             name="distilbert",
             model="DistilBert",
@@ -111,14 +118,27 @@ ENCODERS: dict[str, EncoderKind] = {
             activation="activation",
             epsilon=1e-12,
         ),
+        EncoderKind(
+            name="mpnet",
+            model="MPNet",
+            root="mpnet.",
+            pooler="classifier.dense",
+            head="classifier.out_proj",
+            places_from=2,
+            tables=("word_embeddings", "position_embeddings"),
+            shared=("encoder.relative_attention_bias",),
+            linear={**BERT_LINEAR, **{role: f"attention.attn.{role.lower()}" for role in "QKVO"}},
+            norms=("attention.LayerNorm", "output.LayerNorm"),
+            no_mean=(
+                "the attention of MPNet adds a bias per distance of two tokens, the same in all layers, so that no "
+                "layer can take the plain mean of all tokens"
+            ),
+            kernels=("eager",),
+        ),
     )
 }
 """The architectures of encoders that questions can be stored in."""
 WHY_NOT = {
-    "mpnet": (
-        "the attention of MPNet adds a bias per distance of two tokens, the same in all layers, so that no layer can "
-        "take the plain mean of all tokens"
-    ),
     "albert": "the layers of ALBERT share their weights, so none can be appended",
     "modernbert": "ModernBERT has its norms before the halves of a layer, not behind them",
 }
@@ -129,7 +149,7 @@ _OWN_KEYS = frozenset(
     hidden_dropout_prob attention_probs_dropout_prob classifier_dropout
     max_position_embeddings type_vocab_size position_embedding_type
     dim n_layers n_heads hidden_dim activation dropout attention_dropout qa_dropout seq_classif_dropout
-    sinusoidal_pos_embds tie_weights_
+    sinusoidal_pos_embds tie_weights_ relative_attention_num_buckets
     """.split()  # noqa: SIM905 - words are easier to read
 )
 """Keys of `config.json` that these architectures have of their own."""
@@ -178,8 +198,15 @@ class Encoder(GivenModel):
     @property
     def places(self) -> int:
         """How many tokens a text may have."""
-        pad = int(self.config.get("pad_token_id") or 0)
-        return int(self.config["max_position_embeddings"]) - (pad + 1 if self.kind.places_from else 0)
+        first = self.kind.places_from
+        if first is None:
+            first = int(self.config.get("pad_token_id") or 0) + 1
+        return int(self.config["max_position_embeddings"]) - first
+
+    def check_pooling(self, pooling: Pooling) -> None:
+        """Refuse the mean of all tokens where an appended layer cannot take it."""
+        if pooling == "mean" and self.kind.no_mean is not None:
+            raise DataError(f"{self.kind.no_mean}. Take the state of the first token (pooling='first')")
 
     @property
     def identity(self) -> float:
@@ -287,7 +314,7 @@ def _check_tensors(found: Encoder) -> None:
     """Refuse tensors whose shapes do not fit `config.json`, or that are not all in one format."""
     config, root = found.config, found.kind.root
     words = found.tensors[f"{root}embeddings.word_embeddings.weight"]
-    D, H = (config.get(key) for key in (found.kind.width, found.kind.neurons))
+    D, H, heads = (config.get(key) for key in (found.kind.width, found.kind.neurons, "num_attention_heads"))
     if type(D) is not int or type(H) is not int or D < 32 or H < 2:
         raise DataError(f"its width is {D!r} and it has {H!r} neurons per layer: 32 or more and 2 or more are needed")
     shapes = {"W_1": (H, D), "W_2": (D, H)}
@@ -300,6 +327,8 @@ def _check_tensors(found: Encoder) -> None:
             wanted = matrix if name.endswith("weight") else matrix[:1]
         elif part.endswith(("LayerNorm", *found.kind.norms)):
             wanted = (D,)
+        elif part.removeprefix(root) in found.kind.shared:
+            wanted = (tensor.shape[0], heads if type(heads) is int else 0)
         elif len(tensor.shape) != 2 or tensor.shape[1] != D:
             wanted = (tensor.shape[0], D)
         if tensor.shape != wanted:

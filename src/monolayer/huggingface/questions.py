@@ -156,6 +156,7 @@ def restored_encoder(opened: ModelFiles, manifest: QuestionsManifest) -> Encoder
     tensors = {name: opened.tensors[name] for name in manifest.tensors}
     spare = {name: beside[f"{SPARE}{name}"] for name in manifest.spare}
     encoder = encoder_of(read_json(Path("config.json"), manifest.config.encode()), tensors)
+    encoder.check_pooling(manifest.pooling)
     return replace(encoder, spare=spare)
 
 

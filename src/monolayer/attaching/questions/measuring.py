@@ -9,7 +9,7 @@ import numpy as np
 
 from monolayer.attaching.questions.folder import Recognizer
 from monolayer.attaching.questions.recognize import unit
-from monolayer.attaching.questions.running import KERNELS, Running
+from monolayer.attaching.questions.running import Running
 from monolayer.data import Sequences
 from monolayer.huggingface.questions import question_digest
 from monolayer.huggingface.tensors import ModelFiles
@@ -22,9 +22,10 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Measured:
-    """What asking showed. `asked`: how many questions; `wrong`: answered differently; `examples`: some of these, in
+    """What asking showed. `kernels`: by which attention; `asked`: how many questions; `wrong`: answered differently; `examples`: some of these, in
     words; `outside`: stored ones whose embedding is not near the key of their neuron; `moved`: the farthest."""
 
+    kernels: tuple[str, ...]
     asked: int
     wrong: int
     examples: str
@@ -33,7 +34,8 @@ class Measured:
 
     def __str__(self) -> str:
         asked = (
-            f"asked here for {plural(self.asked, 'question')}, with eager and sdpa attention, in batches with padding"
+            f"asked here for {plural(self.asked, 'question')}, with {' and '.join(self.kernels)} attention, in batches "
+            "with padding"
         )
         return f"{asked}: {self.asked - self.wrong:,} right, embeddings within 1 − cos = {self.moved:.2g} of their keys"
 
@@ -54,7 +56,8 @@ def measure(opened: ModelFiles, data: Sequences, reach: float, length: float, re
     running = Running(model.encoder, model.config, model.tensors)
     wrong, outside, moved = (np.zeros(len(rows), dtype=kind) for kind in (bool, bool, float))
     got: Sequence[int] = wanted.tolist()
-    for kernel in KERNELS:
+    kernels = model.encoder.kind.kernels
+    for kernel in kernels:
         reply = running.say([ids[row] for row in rows], kernel, report)
         got = np.where(wrong, got, reply.classes).tolist()
         wrong |= reply.classes != wanted
@@ -67,5 +70,10 @@ def measure(opened: ModelFiles, data: Sequences, reach: float, length: float, re
         f"{data.named(rows[i])}: {model.classes[got[i]]!r}" for i in np.flatnonzero(wrong)[:NAMED].tolist()
     )
     return Measured(
-        len(data), int(wrong.sum()) + len(data) - len(rows), examples, int(outside.sum()), float(moved.max(initial=0.0))
+        kernels,
+        len(data),
+        int(wrong.sum()) + len(data) - len(rows),
+        examples,
+        int(outside.sum()),
+        float(moved.max(initial=0.0)),
     )

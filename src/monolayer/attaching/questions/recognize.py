@@ -24,7 +24,7 @@ from monolayer.attaching.questions.layer import (
 )
 from monolayer.attaching.questions.radii import NOBODY, Thresholds, default_floor, lowered, reach_of, strips, thresholds
 from monolayer.attaching.questions.request import Question, Request, Text, each_once, questions_of
-from monolayer.attaching.questions.running import KERNELS, Pooled, Reply, Running
+from monolayer.attaching.questions.running import Pooled, Reply, Running
 from monolayer.bar import reporting, shows_progress
 from monolayer.data import Sequences
 from monolayer.errors import DataError, PrecisionError
@@ -71,7 +71,7 @@ def recognize(
       the work that is done.
 
     Every question is asked before this returns. Rewordings, texts to keep and, of more than 64 questions, the narrowest
-    and some of each length (an eighth in all) are asked again in padded batches, with eager attention and with sdpa.
+    and some of each length (an eighth in all) are asked again in padded batches, with every attention that transformers has.
     Rows that fail are named.
 
     Example:
@@ -176,8 +176,9 @@ def asked(
     some = tried(stored, made.neurons.thresholds)
     texts: list[Question | Text] = [*(stored[row] for row in some), *reworded, *kept]
     wanted = np.concatenate([own[some], own[[each.question for each in reworded]], np.zeros(len(kept), np.int64)])
-    for turn, kernel in enumerate(KERNELS):
-        part = _part(report, turn / len(KERNELS), (turn + 1) / len(KERNELS))
+    kernels = made.encoder.kind.kernels
+    for turn, kernel in enumerate(kernels):
+        part = _part(report, turn / len(kernels), (turn + 1) / len(kernels))
         reply = running.say([each.ids for each in texts], kernel, part)
         _check_answers(made, reply.classes, wanted, [each.where for each in texts], f"{kernel} attention")
         fell[some] = np.maximum(fell[some], reply.turned(keys[some]))

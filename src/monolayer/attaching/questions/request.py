@@ -79,6 +79,7 @@ class Request:
         with unchanged(self.folder):
             encoder, source = read_encoder(self.folder)
             pooling = self.pooling or pooling_of(self.folder) or "mean"
+            encoder.check_pooling(pooling)
             data = read_facts(questions, answers, AS_THEY_ARE)
             stored = each_once(questions_of(encoder, source, data, self.unknown))
             reworded = _rewordings(encoder, source, self.rewordings, stored)

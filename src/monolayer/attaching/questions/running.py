@@ -18,8 +18,6 @@ from monolayer.huggingface.encoders import Encoder
 from monolayer.model.device import check_device
 from monolayer.table import Progress, counting
 
-KERNELS = ("eager", "sdpa")
-"""The implementations of attention with which every question is asked."""
 TOGETHER = 64
 """How many texts are asked in a batch."""
 
@@ -87,7 +85,7 @@ class Running:
             torch.zeros(D, D, dtype=torch.float64),
             counting(report, "running the encoder", "text", 0.0, 1.0),
         )
-        self.model.set_attn_implementation("sdpa")
+        self.model.set_attn_implementation(self.encoder.kind.kernels[-1])
         with torch.no_grad():
             for number, text in enumerate(texts):
                 counted(number, len(texts))
@@ -125,9 +123,13 @@ class Running:
         classes: Ints = logits.argmax(dim=-1).cpu().numpy()
         return classes
 
-    def say(self, texts: Sequence[Sequence[int]], kernel: str = "sdpa", report: Progress | None = None) -> Reply:
-        """What the classifier says about texts, in batches of similar lengths with padding."""
+    def say(self, texts: Sequence[Sequence[int]], kernel: str | None = None, report: Progress | None = None) -> Reply:
+        """What the classifier says about texts, in batches of similar lengths with padding.
+
+        `kernel`: an implementation of attention, by default the last that the architecture has.
+        """
         encoder, pad = self.encoder, int(self.encoder.config.get("pad_token_id") or 0)
+        kernel = kernel or encoder.kind.kernels[-1]
         classes, states = np.empty(len(texts), np.int64), np.empty((len(texts), encoder.width))
         seen: list[Tensor] = []
         name = f"{encoder.layer(encoder.layers)}{encoder.kind.norms[0]}"

@@ -192,10 +192,10 @@ def measured(folder: QuestionFolder, caps: Caps) -> tuple[str, ...]:
     where = f"{by.get('device')}, torch {by.get('torch')}, transformers {by.get('transformers')}"
     rest = len(folder.manifest.questions) - len(moved)
     left = () if rest == 0 else (f"{plural(rest, 'question')} were restored from a record and not measured again",)
-    batches = by.get("in_batches")
+    batches, kernels = by.get("in_batches"), " and ".join(folder.encoder.kind.kernels)
     words = (
         f"when questions were stored, their embeddings were within 1 − cos = {above(max(moved))} of their keys, each "
-        f"question alone, and {batches} of them in batches with padding, with eager and sdpa attention ({where}); "
+        f"question alone, and {batches} of them in batches with padding, with {kernels} attention ({where}); "
         "where other texts are is not claimed"
     )
     return (words, *left)
