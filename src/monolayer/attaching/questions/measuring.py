@@ -22,8 +22,11 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Measured:
-    """What asking showed. `kernels`: by which attention; `asked`: how many questions; `wrong`: answered differently; `examples`: some of these, in
-    words; `outside`: stored ones whose embedding is not near the key of their neuron; `moved`: the farthest."""
+    """What asking showed.
+
+    `kernels`: by which attention. `asked`: how many questions; `wrong`: answered differently; `examples`: some of
+    these, in words; `outside`: stored ones whose embedding is not near the key of their neuron; `moved`: the farthest.
+    """
 
     kernels: tuple[str, ...]
     asked: int

@@ -56,7 +56,7 @@ def recognize(
 ) -> Recognizer:
     """Make a classifier of a sentence encoder that answers questions, also in other words, and else says `unknown`.
 
-    - `encoder`: the folder of an encoder of BERT's architecture with its tokenizer (docs/understand.md).
+    - `encoder`: the folder of an encoder, such as BERT, with its tokenizer (docs/understand.md).
     - `questions`: a list of texts; or a dict, a table or a file that holds questions and answers.
     - `answers`: a list of texts, one per question; several questions may share one.
     - `unknown`: what it says where no question is near.
@@ -71,8 +71,8 @@ def recognize(
       the work that is done.
 
     Every question is asked before this returns. Rewordings, texts to keep and, of more than 64 questions, the narrowest
-    and some of each length (an eighth in all) are asked again in padded batches, with every attention that transformers has.
-    Rows that fail are named.
+    and some of each length (an eighth in all) are asked again in padded batches, with eager attention and with sdpa if
+    transformers has both. Rows that fail are named.
 
     Example:
 
