@@ -17,6 +17,7 @@ from monolayer.data.form import SourceForm
 from monolayer.data.layout import Manner
 from monolayer.data.plan import ReadPlan
 from monolayer.errors import DataError
+from tests.encoders import FAQ, write_encoder
 from tests.read_files import put, same
 from tests.read_table import FILES
 
@@ -161,7 +162,12 @@ def same_bytes(one: Path, two: Path) -> None:
         assert left == right, name
 
 
-def test_facts_and_questions_keep_the_form(gpt2: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def bert(tmp_path: Path) -> Path:
+    return write_encoder(tmp_path / "bert")
+
+
+def test_facts_keep_the_form(gpt2: Path, tmp_path: Path) -> None:
     file = put(tmp_path / "a.csv", "id;prompt;reply\n1;lake3 of;city7\n2;lake4 of;city8\n".replace(" of", ""))
     made = ml.attach(gpt2, read(file, tokens="prompt", labels="reply", per="answer"))
     folder = made.save(tmp_path / "m")
@@ -178,6 +184,30 @@ def test_facts_and_questions_keep_the_form(gpt2: Path, tmp_path: Path) -> None:
             del fact["moved"], fact["length"], fact["fell"]
     assert manifests[0] == manifests[1]
     assert manifests[0]["form"]["key"] == "prompt"
+
+
+def test_questions_keep_the_form(bert: Path, tmp_path: Path) -> None:
+    """Without a header, separated by semicolons, and with the answer in front of the question."""
+    rows = [f"{answer};{question}\n" for question, answer in FAQ.items()]
+    file = put(tmp_path / "a.csv", "".join(rows))
+    columns: dict[str, Any] = {"header": False, "tokens": "2", "labels": "1"}
+    with pytest.raises(DataError, match=r"both text: .* or what monolayer\.read\(FILE, per='continuation'\) returns"):
+        ml.recognize(bert, read(file, **columns))
+    made = ml.recognize(bert, read(file, per="continuation", **columns), floor=0.9)
+    folder = made.save(tmp_path / "m")
+    form = SourceForm("csv", ";", False, "2", "1")
+    assert made.card.form == ml.load(folder).card.form == form
+    proof = ml.certify(folder, file)
+    assert proof.verdict == "proved", proof.explain()
+    assert (proof.read_as[0].separator, proof.read_as[0].header, len(proof.read_as)) == (";", False, 1)
+    assert ml.load(folder).predict(file).tolist() == list(FAQ.values())
+    manner = ml.load(folder).card.manner
+    gone = read(put(tmp_path / "out.csv", rows[1]), like=manner)
+    new, _ = ml.forget(folder, gone, file)
+    rest = read(put(tmp_path / "b.csv", rows[0] + "".join(rows[2:])), like=manner)
+    again = ml.recognize(bert, rest, floor=0.9)
+    assert new.manifest.form == again.manifest.form == form
+    assert [each.question for each in new.manifest.questions] == [each.question for each in again.manifest.questions]
 
 
 def test_models_of_data_in_another_form_are_the_same(tmp_path: Path) -> None:

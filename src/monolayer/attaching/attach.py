@@ -53,7 +53,8 @@ def attach(
     """Append layers that hold facts to the model in the folder `host`; nothing else changes. `save` writes a folder.
 
     - `host`: the folder of a causal language model with its tokenizer (docs/attach.md).
-    - `prompts`: a list of texts; or a dict, a table or a file that holds prompts and answers.
+    - `prompts`: a list of texts; or a dict, a table or a file that holds prompts and answers. Of a file without a
+      header, or with other columns, what `read(file, header=False, per="answer")` returns.
     - `answers`: a list of texts, one per prompt. Greedy decoding continues each prompt with its answer, then with the
       host's end token. So does `generate`, unless the host's generation_config.json sets penalties, sampling or the
       like; the result then says so. Rewordings of a prompt need rows of their own; rows that repeat others are one

@@ -29,7 +29,10 @@ def read_facts(X: object, Y: object = None, like: Manner = PER_ANSWER) -> Sequen
     """Prompts and answers from a dict, a table, a file or two lists. `like`: how the folder reads that is asked."""
     data = sequences_of(X, Y, like=like, labelled=True)
     if data.prompts is None:
-        raise DataError("facts are prompts and answers, both text: a dict, a table of two columns, or two lists")
+        raise DataError(
+            "facts are prompts and answers, both text: a dict, a table of two columns, two lists, or what "
+            f"monolayer.read(FILE, per={like.per!r}) returns"
+        )
     data.check_labelled()
     return data
 

@@ -57,7 +57,8 @@ def recognize(
     """Make a classifier of a sentence encoder that answers questions, also in other words, and else says `unknown`.
 
     - `encoder`: the folder of an encoder, such as BERT, with its tokenizer (docs/understand.md).
-    - `questions`: a list of texts; or a dict, a table or a file that holds questions and answers.
+    - `questions`: a list of texts; or a dict, a table or a file that holds questions and answers. Of a file without a
+      header, or with other columns, what `read(file, header=False, per="continuation")` returns.
     - `answers`: a list of texts, one per question; several questions may share one.
     - `unknown`: what it says where no question is near.
     - `rewordings`: a table of stored questions and other wordings, which are to have the same answer: thresholds go
