@@ -350,7 +350,10 @@ def test_the_commands(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     told = json.loads(said(f"recognize {bert} faq.jsonl --out out --keep other.txt --floor 0.9 --json"))
     assert told["certificate"]["verdict"] == "proved"
     assert [row["question"] for row in told["report"]] == QUESTIONS
-    said("verify out faq.jsonl --only")
+    assert "asked: 5 of 5" in said("verify out faq.jsonl --only")
+    without = json.loads(said("verify out faq.jsonl --no-ask --json"))
+    assert (without["verdict"], without["recall"]) == ("proved", "not asked")
+    assert not any("asked here" in each for each in without["measured"])
     answers = json.loads(said("predict", "out", "--text", QUESTIONS[0], "--text", OTHERS[0], "--json"))["answers"]
     assert [each["answer"] for each in answers] == [ANSWERS[0], "unknown"]
     assert "unknown (proved)" in said("locate out faq.jsonl")

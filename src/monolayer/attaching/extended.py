@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
@@ -80,6 +82,14 @@ class ExtendedModel(ABC):
     @abstractmethod
     def rows(self) -> list[tuple[str, str]]:
         """The rows of the table that `repr` shows."""
+
+    @abstractmethod
+    def json(self) -> dict[str, object]:
+        """The numbers of the model for JSON output."""
+
+    @abstractmethod
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write `folder`, all at once or not at all."""
 
     def encode(self, X: object) -> Sequences:
         """The texts `X` as data. Raises a `DataError` for a text that cannot be answered."""

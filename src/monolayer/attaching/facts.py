@@ -15,12 +15,11 @@ from monolayer.data.readers import sequences_of
 from monolayer.errors import ContradictionError, DataError
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts, split_text, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER, Host
+from monolayer.huggingface.manifest import PER_ANSWER
 from monolayer.huggingface.settings import stopping_tokens
 from monolayer.huggingface.templates import Template
 from monolayer.table import plural
 
-PER_ANSWER = Manner(per="answer")
-"""Reads two columns of text as prompts and their answers."""
 LONGEST_TEXT = 80
 """How many characters of a text an error shows at most: the last ones."""
 

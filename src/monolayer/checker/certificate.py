@@ -85,8 +85,8 @@ class Certificate:
     coordinates may be from the label; None unless proved. `noise`: the largest relative change of every weight that a
     robust model is proved to bear; None for others. `longest`: with attached facts, the length of the longest states of
     the host at which answers are claimed, and `radius`: r, outside of which every logit is the host's; None for others.
-    `measured`: what was measured, since no proof covers it. `recall`: with attached facts, whether the model was asked
-    for its answers here, and how many it returned; empty for others.
+    `measured`: what was measured, since no proof covers it. `recall`: with attached facts or stored questions,
+    whether the model was asked for its answers here, and how many it returned; empty for others.
     `read_as`: how the data were read, one plan per source.
     """
 

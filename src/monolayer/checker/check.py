@@ -45,9 +45,9 @@ CELL_CLAIM = (
 def check_claims(claims: Claims, stored: Stored | None) -> None:
     """Raise an error if claims make no sense, or not for this model; `stored` is None for a stock folder."""
     if claims.host is not None:
-        raise DataError("host= is for folders that facts were attached to, and this is not one")
+        raise DataError("host= is for folders that facts were attached to or questions stored in, and this is not one")
     if claims.ask is not None:
-        raise DataError("ask= is for folders that facts were attached to, and this is not one")
+        raise DataError("ask= is for folders that facts were attached to or questions stored in, and this is not one")
     _check_number("tolerance", claims.tolerance, np.inf, "a finite number from 0 on, or None for equality")
     _check_number("noise", claims.noise, MOST_NOISE, f"a share of each weight from 0 to {MOST_NOISE}")
     short, kind = claims.noise or claims.dtype, None if stored is None else kind_of(stored.config)

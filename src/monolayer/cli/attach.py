@@ -79,12 +79,13 @@ def attach(
     Exit code 0: proved; 1 refuted; 2 bad input; 3 undecided.
     """
     from monolayer.attaching.attach import attach as build
-    from monolayer.attaching.facts import PER_ANSWER
     from monolayer.attaching.folder import ATTACHED
+    from monolayer.huggingface.manifest import PER_ANSWER
 
-    options = {**how.keywords, "keep": storing.keep, "device": storing.device}
     storing.run(
-        lambda facts, report: build(host, facts, **options, progress=report),
+        build,
+        host,
+        how.keywords,
         data,
         out,
         reading,

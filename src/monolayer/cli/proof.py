@@ -34,13 +34,15 @@ class ClaimOptions:
         float | None, typer.Option(help="How far a real answer may be from its label; by default they must be equal.")
     ] = None
     host: Annotated[
-        Path | None, typer.Option(help="With attached facts: folder of the host, which is compared tensor by tensor.")
+        Path | None,
+        typer.Option(help="With attached facts or stored questions: folder of the host, which is compared by tensors."),
     ] = None
     ask: Annotated[
         bool | None,
         typer.Option(
             "--ask/--no-ask",
-            help="With attached facts: run the model and ask for every answer. By default, if transformers is there.",
+            help="With attached facts or stored questions: run the model and ask for every answer. By default, if "
+            "transformers is there.",
         ),
     ] = None
     only: Annotated[bool, flag("--only", "Also prove that the readout holds nothing but DATA (docs/editing.md).")] = (
@@ -74,8 +76,8 @@ def verify(
 
     For an approximator DATA is its function, by name or as module:function. The claim is that off the ramps it equals
     the function at the centre of each cell; for one built with --norm sup, that it is close to it everywhere. A folder
-    that facts were attached to is also asked for every answer, if transformers is installed: recall says how many came
-    back, or that it was not asked (docs/attach.md).
+    that facts were attached to, or questions stored in, is also asked for every answer, if transformers is installed:
+    recall says how many came back, or that it was not asked (docs/attach.md, docs/understand.md).
 
     Exit code 0: proved, 1: refuted, 3: undecided; any other code means that nothing was decided.
     """

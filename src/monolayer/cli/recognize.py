@@ -53,9 +53,10 @@ def recognize(
     from monolayer.attaching.questions.recognize import recognize as build
     from monolayer.huggingface.questions import AS_THEY_ARE, QUESTIONS
 
-    options = {**asdict(how), "keep": storing.keep, "device": storing.device}
     storing.run(
-        lambda questions, report: build(encoder, questions, **options, progress=report),
+        build,
+        encoder,
+        asdict(how),
         data,
         out,
         reading,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -14,12 +14,9 @@ from monolayer.cli.building import next_steps
 from monolayer.cli.console import Json, Overwrite, print_json, progress, table
 from monolayer.cli.proof import EXIT
 from monolayer.cli.reading import Reading
-from monolayer.table import Progress
 
 if TYPE_CHECKING:
-    from monolayer.attaching.folder import Attached
-    from monolayer.attaching.questions.folder import Recognizer
-    from monolayer.data import Sequences
+    from monolayer.attaching.extended import ExtendedModel
     from monolayer.data.folder import FolderKind
     from monolayer.data.layout import Manner
 
@@ -38,7 +35,9 @@ class Storing:
 
     def run(
         self,
-        build: Callable[[Sequences, Progress], Attached | Recognizer],
+        store: Callable[..., ExtendedModel],
+        model: Path,
+        options: dict[str, Any],
         data: list[str],
         out: Path,
         reading: Reading,
@@ -47,9 +46,10 @@ class Storing:
         kind: FolderKind,
         next_verbs: tuple[str, ...],
     ) -> NoReturn:
-        """Read `data`, `build` a model that holds them, save it in `out`, prove it from its files, and print that.
+        """`store` DATA in `model` with these options, save the new model in `out`, prove it from its files, print that.
 
-        `build` asks the model for every answer, so the proof does not ask again. Exits with the code of the verdict.
+        `store` asks the model for every answer, so the proof does not ask again. Exits with the code of the verdict.
+        `like`: how DATA are read; `kind`: the folders that may be replaced.
         """
         from monolayer.checker.certificate import Claims
         from monolayer.data.folder import check_output
@@ -58,7 +58,8 @@ class Storing:
         check_output(out, overwrite=self.overwrite, kind=kind)  # better known before the work
         with progress(self.as_json) as step:
             facts = reading.read(data, step, like)
-            made = build(facts, lambda stage, share: step(stage, 0.8 * share))
+            options = {**options, "keep": self.keep, "device": self.device}
+            made = store(model, facts, **options, progress=lambda stage, share: step(stage, 0.8 * share))
             step("writing", 0.85)
             made.save(out, overwrite=self.overwrite)
             step("proving", 0.9)

@@ -29,6 +29,8 @@ from monolayer.huggingface.tensors import ModelFiles, opened_files, read_tensors
 from monolayer.huggingface.versioned import Typed, Versioned, table_of_texts
 
 FILE = "attached.json"
+PER_ANSWER = Manner(per="answer")
+"""Reads two columns of text as prompts and their answers."""
 ATTACHED_WEIGHTS = "attached.safetensors"
 """The file with the appended blocks, and with the zero biases that some hosts get."""
 FARTHEST = 1e9
@@ -92,7 +94,7 @@ class Manifest(OriginalManifest):
         ": copy it from the folder that attach wrote, or make the folder again from its host and its facts, "
         "attach(host, facts, stored=folder)"
     )
-    plain: ClassVar = Manner(per="answer")
+    plain: ClassVar = PER_ANSWER
     mark: ClassVar = ATTACHED_MARK
 
     @property

@@ -59,12 +59,12 @@ def certify(
     - `noise`: for a robust model, claim it for every change of each weight by at most this share of itself.
     - `dtype`: for a robust model, claim it for the weights rounded to `bfloat16`, `float16` or `int8` (whole multiples
       of one scale per row).
-    - `host`: for a folder with attached facts, a folder that must be its host, tensor by tensor. What is proved and
-      what was measured is in docs/attach.md.
-    - `ask`: for a folder with attached facts, whether to run the model here and ask it for every answer; by default, if
-      transformers is installed. A wrong answer refutes the claim; `recall` of the certificate says how many came back,
-      or that the model was not asked. What is proved holds for states of the host near the stored ones: without
-      asking, nothing says that the host is at these states when it reads the prompts.
+    - `host`: for a folder with attached facts or stored questions, a folder that must be its host, tensor by tensor.
+      What is proved and what was measured is in docs/attach.md and docs/understand.md.
+    - `ask`: for a folder with attached facts or stored questions, whether to run the model here and ask it for every
+      answer; by default, if transformers is installed. A wrong answer refutes the claim; `recall` of the certificate
+      says how many came back, or that the model was not asked. What is proved holds for states of the host near the
+      stored ones: without asking, nothing says that the host is at these states when it reads the texts.
     - `progress`: True shows a bar on standard error; a function is called with the name of each stage and the share of
       the work that is done.
 

@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from monolayer.checker.certificate import Certificate, Claims
 from monolayer.checker.questions.check import judge_questions
 from monolayer.checker.questions.files import read_questions
 from monolayer.data import Sequences
 from monolayer.data.folder import FolderKind, OpenFolder
-from monolayer.data.layout import Manner
-from monolayer.errors import DataError
 from monolayer.huggingface.questions import QUESTIONS, QuestionsManifest, read_question_files
-from monolayer.huggingface.tensors import ModelFiles
 from monolayer.saved.asking import Asking, Wanted
-from monolayer.saved.measured import asked_here
-from monolayer.saved.saved import Inspected, Saved, Sealed
-from monolayer.saved.stock import explained
+from monolayer.saved.extended import SavedExtension
+from monolayer.saved.saved import Sealed
 from monolayer.table import Progress, plural
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import torch
 
     from monolayer.attaching.questions.folder import Recognizer
     from monolayer.checker.locating.location import Location
-    from monolayer.model.monolayer import Monolayer
 
 
 @dataclass(frozen=True, eq=False)
-class WithQuestions(Saved):
+class WithQuestions(SavedExtension):
     """An encoder with questions (docs/understand.md)."""
 
-    path: Path
-    opened: ModelFiles
-
-    @classmethod
-    def recognizes(cls, config: object) -> bool:
-        """A `config.json` with the mark of stored questions."""
-        return QuestionsManifest.recognizes(config)
+    manifest: ClassVar = QuestionsManifest
+    called: ClassVar = "an encoder with questions"
+    is_a: ClassVar = "a classifier"
+    checking: ClassVar = "checking every question"
 
     @classmethod
     def read(cls, opened: OpenFolder) -> WithQuestions:
@@ -50,41 +39,24 @@ class WithQuestions(Saved):
         return cls(opened.path, read_question_files(opened))
 
     @property
-    def manner(self) -> Manner:
-        """Questions and answers, as they are, in files of the form that they were read from."""
-        return QuestionsManifest.manner_in(self.opened)
-
-    @property
     def sealed(self) -> Sealed:
         """Every file of the folder that transformers reads, and the list of questions."""
         return Sealed.of(read_questions(self.opened).digest(), self.opened.content)
 
-    def check(self, claims: Claims) -> None:
-        """Only `only` and `host` are claims about stored questions."""
-        given = [name for name, value in claims._asdict().items() if name not in ("only", "host") and value is not None]
-        if given:
-            raise DataError(f"{given[0]} does not apply to an encoder with questions: leave it out")
-
-    def prove(self, data: Any, claims: Claims, report: Progress) -> Certificate:
-        """What the files prove about every embedding, and what was measured when questions were stored."""
-        report("checking every question", 0.0)
-        return judge_questions(self.opened, data, only=claims.only, host=claims.host).certificate
-
-    def judge(self, data: Any, claims: Claims, report: Progress) -> Certificate:
-        """What the files prove and, if transformers is installed, what asking the model here shows."""
-        report("checking every question", 0.0)
+    def judged(self, data: Sequences, claims: Claims) -> tuple[Certificate, Callable[[Progress], Any]]:
+        """What the files prove about every embedding, and the measurement of every question."""
         judged = judge_questions(self.opened, data, only=claims.only, host=claims.host)
-        proof = judged.certificate
-        if find_spec("transformers") is None:
-            return replace(proof, measured=(*proof.measured, "not measured here: transformers is not installed"))
-        if proof.verdict == "refuted":
-            return proof
-        from monolayer.attaching.questions.measuring import measure
 
-        part: Progress = lambda stage, share: report(stage, 0.2 + 0.8 * share)  # noqa: E731
-        proof, measured = asked_here(proof, lambda: measure(self.opened, data, judged.reach, judged.length, part))
-        if measured is None:
-            return proof
+        def ask(report: Progress) -> Any:
+            from monolayer.attaching.questions.measuring import measure
+
+            return measure(self.opened, data, judged.reach, judged.length, report)
+
+        return judged.certificate, ask
+
+    def weighed(self, proof: Certificate, measured: Any, claims: Claims) -> Certificate:
+        """The certificate after asking."""
+        proof = replace(proof, recall=f"asked: {measured.asked - measured.wrong:,} of {measured.asked:,}")
         if measured.wrong:
             return replace(proof, verdict="refuted", reason=f"asked here, it answers differently: {measured.examples}")
         if proof and measured.outside:
@@ -104,10 +76,6 @@ class WithQuestions(Saved):
 
         return Recognizer.load(self.opened)
 
-    def extended(self) -> Recognizer:
-        """The model in memory, with its encoder."""
-        return self.load()
-
     def asking(self, model: Any, wanted: Wanted) -> Asking:
         """Texts are classified by transformers; `unknown` is an answer like others, unless marks are asked for."""
 
@@ -118,18 +86,7 @@ class WithQuestions(Saved):
         seen = (lambda _, answers: model.known(answers)) if wanted.told else None
         return Asking(model.unanswerable, values, seen)
 
-    def inspected(self) -> Inspected:
-        """The sizes of encoder and questions."""
-        stored: Mapping[str, int] = {name: size for name, size in self.opened.sizes.items() if size is not None}
-        return Inspected({**self.load().sizes, "bytes": dict(stored), "bytes_in_all": sum(stored.values())})
-
     @property
     def replaces(self) -> FolderKind:
         """Other encoders with questions."""
         return QUESTIONS
-
-    def monolayer(self, verb: str) -> Monolayer:
-        """Refused: this is a model of transformers."""
-        if verb == "page":
-            raise DataError(f"a page runs models of monolayer's own, and {self.path} is a classifier: use transformers")
-        raise DataError(explained(verb, self.path))

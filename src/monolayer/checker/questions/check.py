@@ -73,7 +73,7 @@ def judge_questions(
     if data.prompts is None:
         raise DataError("this folder holds questions and answers: give both, as text")
     data.check_labelled()
-    question = Certificate("undecided", SHORT, data_digest=data_digest(data))
+    question = Certificate("undecided", SHORT, data_digest=data_digest(data), recall="not asked")
     try:
         with np.errstate(all="ignore"):
             folder = read_questions(opened)
