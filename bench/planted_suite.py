@@ -80,7 +80,7 @@ class Suite:
 
 
 def collected(files: list[str]) -> Suite:
-    """All tests of these files, not yet run."""
+    """All tests of these files, not yet run; without those that cannot be imported, for want of a package it may be."""
     settings.register_profile(
         FIRST_FAILURE, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate, Phase.target)
     )
@@ -94,7 +94,9 @@ def collected(files: list[str]) -> Suite:
     items = session.perform_collect()
     for name in files:
         if not any(item.path.name == f"test_{name}.py" for item in items):
-            raise SystemExit(f"tests/test_{name}.py cannot be collected: run it by itself")
+            print(f"not asked, since it cannot be collected (run it by itself to see why): tests/test_{name}.py")
+    if not items:
+        raise SystemExit("no tests are left to ask")
     return Suite(session, {item.nodeid: item for item in items})
 
 
