@@ -94,6 +94,8 @@ def test_a_run_measures_every_method_and_can_be_joined(
         assert (attached["efficacy"], attached["kept"], attached["places"], attached["refused"]) == (count, count, 0, 0)
         assert attached["divergence"] == 0.0
         assert attached["undone"] is True
+        assert (attached["next"], attached["preferred"]) == (count, attached["host"]["preferred"])
+        assert attached["asked_besides"] == [0, 0]
         assert attached["of"] > 300
         assert attached.get("places_as_was", 0) == 0  # on a processor biases of 0 change no bit
     assert len(rows["MEMIT", 3]["grid"]) > len(rows["MEMIT", 2]["grid"]) == counterfact.KEPT["MEMIT"]

@@ -90,6 +90,25 @@ def continuations(model: Any, tokenizer: Any, prompts: Sequence[str], tokens: in
     return texts
 
 
+@torch.no_grad()
+def likelihoods(model: Any, tokenizer: Any, prompts: Sequence[str], answers: Sequence[str]) -> list[float]:
+    """The mean log-probability of the tokens of each answer behind its prompt."""
+    means: list[float] = []
+    for first in range(0, len(prompts), AT_ONCE):
+        some = slice(first, first + AT_ONCE)
+        before = tokenizer(list(prompts[some]))["input_ids"]
+        behind = tokenizer(list(answers[some]), add_special_tokens=False)["input_ids"]
+        rows = [one + two for one, two in zip(before, behind, strict=True)]
+        length = max(map(len, rows))
+        ids = torch.tensor([row + [0] * (length - len(row)) for row in rows]).to(model.device)
+        mask = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in rows]).to(model.device)
+        said = model(ids, attention_mask=mask).logits[:, :-1].float().log_softmax(dim=-1)
+        each = said.gather(2, ids[:, 1:, None])[:, :, 0].cpu()
+        for line, one, two in zip(each, before, behind, strict=True):
+            means.append(float(line[len(one) - 1 : len(one) + len(two) - 1].mean()))
+    return means
+
+
 def says(text: str, answer: str) -> bool:
     """Whether a continuation begins with an answer, as whole words."""
     text, answer = text.strip(), answer.strip()
