@@ -92,15 +92,15 @@ class Prompts:
     def written(self, neurons: Neurons, rows: Sequence[int]) -> list[str]:
         """The answers to these rows, read from what the neurons of their facts write, without the end token."""
         starts = self.manifest.starts()
-        head, said = Directions(self.host), []
+        head, texts = Directions(self.host), []
         for row in rows:
             number = self.facts[row]
             assert number is not None  # `unanswerable` has refused rows without a fact
             neurons_of_fact = slice(starts[number], starts[number] + self.manifest.facts[number].places)
             tokens: Ints = head.said(neurons.W_2[neurons_of_fact])
             ids = [token for token in tokens.tolist() if token != self.manifest.end]
-            said.append(self._stated(row, ids))
-        return said
+            texts.append(self._stated(row, ids))
+        return texts
 
     def _stated(self, row: int, said: Sequence[int]) -> str:
         """The text of the ids `said` behind a prompt, as data state answers: with the space that separates the two."""

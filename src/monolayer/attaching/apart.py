@@ -115,13 +115,13 @@ def firing_caps(neurons: Neurons, steep: Steepness, host: Host) -> FiringCaps:
     wanted = Around(np.minimum(_angle((level - neurons.b_1) / alpha / longest), turned), longest)
     # Between evaluations a state turns, but in D dimensions hardly ever towards another key. The least input over the
     # evaluations seen is T. This is the part of a cap that the checker allows no other neuron to reach.
-    own = Around(
+    around_key = Around(
         np.minimum(wanted.half, 1.01 * np.arccos(max(-1.0, 1.0 - fmt.core))), (fmt.near * T - neurons.b_1) / alpha
     )
     silent = (-host.silence - neurons.b_1 - err) / alpha
     hardly = (T / 4.0 - neurons.b_1 - err) / alpha
     keys = neurons.W_1 / length[:, None]
-    return FiringCaps(keys, wanted, own, silent, hardly, fmt.short, steep.own, T / alpha, least_radius(host))
+    return FiringCaps(keys, wanted, around_key, silent, hardly, fmt.short, steep.own, T / alpha, least_radius(host))
 
 
 class NearPairs(NamedTuple):

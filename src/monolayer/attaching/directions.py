@@ -97,11 +97,11 @@ class Directions:
         """
         margins = np.zeros(len(tokens))
         for some in self._parts(len(tokens)):
-            own, logits = tokens[some], self._logits(directions[some])
-            line = np.arange(len(own))
-            lead = logits[line, own][:, None] - logits
-            lead[line, own] = np.inf
-            spread = self.spread[own][:, None] + self.spread
+            wanted, logits = tokens[some], self._logits(directions[some])
+            line = np.arange(len(wanted))
+            lead = logits[line, wanted][:, None] - logits
+            lead[line, wanted] = np.inf
+            spread = self.spread[wanted][:, None] + self.spread
             margins[some] = (lead / (np.sqrt(self.width) * spread)).min(axis=1)
         return margins
 
@@ -127,19 +127,19 @@ class Directions:
         best, margins, widest = v.copy(), np.zeros(len(tokens)), np.full(len(tokens), -np.inf)
         left = np.arange(len(tokens))
         for _ in range(DIRECTION_STEPS):
-            own, line = tokens[left], np.arange(len(left))
+            wanted, line = tokens[left], np.arange(len(left))
             logits = self._logits(v[left])
-            mine = logits[line, own].copy()
-            logits[line, own] = -np.inf
+            mine = logits[line, wanted].copy()
+            logits[line, wanted] = -np.inf
             other = logits.argmax(axis=1)
             margin = mine - logits[line, other]
-            spread = np.maximum(self.spread[own] + self.spread[other], np.finfo(np.float32).tiny)
+            spread = np.maximum(self.spread[wanted] + self.spread[other], np.finfo(np.float32).tiny)
             room = margin / (np.sqrt(self.width) * spread)
             better = room > widest[left]
             improved = left[better]
             best[improved], margins[improved], widest[improved] = v[improved], margin[better], room[better]
             unfinished = room < GOAL
-            left, away = left[unfinished], _unit(self.rows[own[unfinished]] - self.rows[other[unfinished]])
+            left, away = left[unfinished], _unit(self.rows[wanted[unfinished]] - self.rows[other[unfinished]])
             if len(left) == 0:
                 break
             v[left] = allowed(v[left] + 0.1 * away)

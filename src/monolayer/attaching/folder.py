@@ -191,7 +191,7 @@ class Attached(ExtendedModel):
     @own_settings()
     def answers(self, data: Sequences, device: str | torch.device | None = None) -> list[str | None]:
         """How the model continues each prompt, as text; None for prompts that are `unanswerable`."""
-        prompts, found = self._prompts(data), list[str | None]([None] * len(data))
+        prompts, texts = self._prompts(data), list[str | None]([None] * len(data))
         refused = prompts.unanswerable()
         rows = [row for row in range(len(data)) if row not in refused]
         if can_generate() and rows:
@@ -201,8 +201,8 @@ class Attached(ExtendedModel):
         else:
             answers = prompts.written(self.neurons, rows)
         for row, answer in zip(rows, answers, strict=True):
-            found[row] = answer
-        return found
+            texts[row] = answer
+        return texts
 
     def unanswerable(self, data: Sequences) -> dict[int, str]:
         """The rows of prompts that cannot be answered, each with the reason in words."""

@@ -37,7 +37,7 @@ def to_outweigh(running: Running, tokenizer: bytes) -> float:
     longest = float(states[FIRST_TOKENS:].double().norm(dim=1).max())
     if not usual < longest < LONGEST_STATE:  # a state that is not finite is named with the fact that has one
         return usual
-    found = 2.0 * usual
-    while found < ROOM_FOR_LENGTH * longest:
-        found *= 2.0
-    return found
+    doubled = 2.0 * usual
+    while doubled < ROOM_FOR_LENGTH * longest:
+        doubled *= 2.0
+    return doubled

@@ -153,11 +153,11 @@ def reading(samples: Floats, alpha: Floats, T: float, dtype: str = "float32") ->
     W_1 = np.empty_like(states)
     for first in range(0, len(states), KEYS_AT_ONCE):
         some = slice(first, first + KEYS_AT_ONCE)
-        own, wanted = states[some], T - b_1[some]
-        key = own * (wanted / square[some])[:, None]
-        lost = (key * (own - samples[:, some])).sum(axis=2).max(axis=0)
+        middle, wanted = states[some], T - b_1[some]
+        key = middle * (wanted / square[some])[:, None]
+        lost = (key * (middle - samples[:, some])).sum(axis=2).max(axis=0)
         wanted += lost
-        W_1[some] = round_keys(own * (wanted / square[some])[:, None], own, wanted, fmt)
+        W_1[some] = round_keys(middle * (wanted / square[some])[:, None], middle, wanted, fmt)
     return W_1, b_1
 
 

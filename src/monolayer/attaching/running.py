@@ -194,8 +194,8 @@ class Running:
             x = (wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + host.epsilon)).to(x.dtype)
         else:
             x = torch.nn.functional.layer_norm(x, x.shape[-1:], eps=host.epsilon)
-        found: Floats = x.double().cpu().numpy()
-        return found
+        normed_states: Floats = x.double().cpu().numpy()
+        return normed_states
 
     def rounds_midway(self) -> bool:
         """Whether sums of `D` products are rounded to a short format here before they are complete.

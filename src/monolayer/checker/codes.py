@@ -92,10 +92,10 @@ class Sums(NamedTuple):
 
     def codes(self) -> Codes:
         """`z` with bounds on how far our evaluation, and any other of the format, may be from the exact sum."""
-        own = code_error(self.z, self.before[0][self.terms], BINARY64)
+        in_binary64 = code_error(self.z, self.before[0][self.terms], BINARY64)
         if self.format is BINARY64:
-            return Codes(self.z, own, own)
-        return Codes(self.z, own, code_error(self.z, self.before[1][self.terms], self.format))
+            return Codes(self.z, in_binary64, in_binary64)
+        return Codes(self.z, in_binary64, code_error(self.z, self.before[1][self.terms], self.format))
 
 
 def read_attention(stored: Stored) -> list[Attention]:
@@ -222,7 +222,7 @@ def read_sums(stored: Stored, data: Sequences, reads: Reads, places: Ints | None
         raise UnhandledError(f"keys or codes go beyond {stored.format.largest:.3g}")
     n: Ints = 2 + data.position if causal else 1 + data.lengths  # terms in the softmax of each answer
     longest = int(n.max())
-    own, other = (_error_before(longest, reads, per_token, fmt) for fmt in (BINARY64, stored.format))
+    in_binary64, other = (_error_before(longest, reads, per_token, fmt) for fmt in (BINARY64, stored.format))
 
     weight, weight_0 = np.exp(head.q * (head.k * key.flat)), np.exp(head.q * (head.k * key.bos))
     above = sums(weight * averaged.flat, weight_0 * averaged.bos, data, causal)
@@ -233,7 +233,7 @@ def read_sums(stored: Stored, data: Sequences, reads: Reads, places: Ints | None
         n = n if same else np.repeat(n, data.lengths)
     here = slice(None) if places is None else places
     base = code if not isinstance(code, Coordinate) else code.flat[here] if per_token else code.bos
-    return Sums(base + y[here], np.array(longest) if same else n[here], (own, other), stored.format)
+    return Sums(base + y[here], np.array(longest) if same else n[here], (in_binary64, other), stored.format)
 
 
 def _error_before(longest: int, reads: Reads, per_token: bool, fmt: BinaryFormat) -> Floats:

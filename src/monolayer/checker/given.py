@@ -124,11 +124,11 @@ class DataComparison:
             # Python compares an integer and a real number exactly.
             wrong = np.array([*map(ne, read.tolist(), map(_vector, given))])
         else:
-            own = read if isinstance(names.names, range) else self._array(names)[read]
-            own = own if isinstance(given, np.ndarray) else own.tolist()
-            if isinstance(own, list) and own == given:
+            read_again = read if isinstance(names.names, range) else self._array(names)[read]
+            read_again = read_again if isinstance(given, np.ndarray) else read_again.tolist()
+            if isinstance(read_again, list) and read_again == given:
                 return None
-            wrong = np.array(own != given if isinstance(given, np.ndarray) else [*map(ne, own, given)])
+            wrong = np.array(read_again != given if isinstance(given, np.ndarray) else [*map(ne, read_again, given)])
         return int(wrong.argmax()) if wrong.any() else None
 
     def _array(self, names: Any) -> Any:

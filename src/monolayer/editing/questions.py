@@ -43,23 +43,23 @@ class QuestionSet(TextSubject):
     def content(self) -> Content:
         """The tensors and settings of the model that edits may change."""
         model, encoder = self.model, self.model.encoder
-        own, count = dict(model.tensors), len(model.neurons.rows)
+        others, count = dict(model.tensors), len(model.neurons.rows)
         stacks: dict[str, list[torch.Tensor]] = {name: [] for name in ROWS.values()}
         linear = encoder.kind.linear
         for block in range(model.blocks):
             start = encoder.layer(encoder.layers + block)
-            rows, bias = own.pop(f"{start}{linear['W_1']}.weight"), own.pop(f"{start}{linear['W_1']}.bias")
-            writes = own.pop(f"{start}{linear['W_2']}.weight").T
+            rows, bias = others.pop(f"{start}{linear['W_1']}.weight"), others.pop(f"{start}{linear['W_1']}.bias")
+            writes = others.pop(f"{start}{linear['W_2']}.weight").T
             stacks[ROWS["b_1"]].append(bias[: encoder.per_layer])
             stacks[ROWS["W_2"]].append(writes[: encoder.per_layer])
             if not block:
-                own[LEVEL] = torch.cat([rows[-1], bias[-1:], writes[-1]])
+                others[LEVEL] = torch.cat([rows[-1], bias[-1:], writes[-1]])
             else:  # all else in a later layer is 0 or 1
-                own = {name: part for name, part in own.items() if not name.startswith(start)}
+                others = {name: part for name, part in others.items() if not name.startswith(start)}
         tensors = {name: array_of(torch.cat(parts)[:count].contiguous()) for name, parts in stacks.items() if parts}
         rows = torch.from_numpy(np.ascontiguousarray(model.neurons.rows)).to(getattr(torch, encoder.dtype))
         tensors[ROWS["W_1"]] = array_of(rows)
-        tensors |= {name: array_of(part.contiguous()) for name, part in own.items()}
+        tensors |= {name: array_of(part.contiguous()) for name, part in others.items()}
         questions = model.manifest
         manifest = {
             "draw": [questions.draw.floor, questions.draw.room, questions.draw.reach],

@@ -92,7 +92,7 @@ def cut_facts(
     """
     tokenizer = tokenizer_of(content)
     prompts = [cut_prompts(content, data, template) for template in templates]
-    found = []
+    facts = []
     for row in range(len(data)):
         prompt, stated = data.texts(row)
         for number, template in enumerate(templates):
@@ -103,8 +103,8 @@ def cut_facts(
             answer_ids = _answer_ids(tokenizer, prompt_ids, answer, where)
             if not answer_ids:
                 raise DataError(f"{where}: the tokenizer produces no token for the answer {answer!r}")
-            found.append(FactIds(prompt_ids, answer_ids if end is None else (*answer_ids, end), row, where, number))
-    return found
+            facts.append(FactIds(prompt_ids, answer_ids if end is None else (*answer_ids, end), row, where, number))
+    return facts
 
 
 def _answer_ids(tokenizer: Any, prompt: tuple[int, ...], answer: str, where: str) -> tuple[int, ...]:

@@ -256,8 +256,8 @@ def _check_shapes(host: Host) -> None:
         if layer is not None:
             wanted[f"{start}{layer}.weight"] = shape[::-1] if kind.transposed else shape
     for name in kind.block_names(host.config) - set(host.may_lack if host.kin else ()):
-        own = wanted.get(start + name, host.tensors[start + name].shape)
-        wanted |= {host.layer(number) + name: own for number in range(host.layers)}
+        size = wanted.get(start + name, host.tensors[start + name].shape)
+        wanted |= {host.layer(number) + name: size for number in range(host.layers)}
     for name, sizes in wanted.items():
         if host.tensors[name].shape != sizes:
             raise DataError(f"{name} has shape {host.tensors[name].shape}, where {sizes} is needed")

@@ -56,12 +56,12 @@ def _shards(files: ModelFiles) -> dict[str, set[str]]:
         raise ForeignError(f"{INDEX_FILE} holds something else than metadata and weight_map")
     if not sizes.keys() <= {"total_size", "total_parameters"} or any(type(size) is not int for size in sizes.values()):
         raise ForeignError(f"{INDEX_FILE} says more of the weights than their sizes")
-    found: dict[str, set[str]] = {}
+    tensors_in: dict[str, set[str]] = {}
     for tensor, name in place.items():
         if type(name) is not str or re.fullmatch(SHARD_NAME, name) is None:
             raise ForeignError(f"{INDEX_FILE} says that {tensor} lies in {name!r}")
-        found.setdefault(name, set()).add(tensor)
-    return found
+        tensors_in.setdefault(name, set()).add(tensor)
+    return tensors_in
 
 
 def _tensors_of(content: bytes, dtype: str) -> dict[str, Floats]:

@@ -143,9 +143,9 @@ def live_classes(model: Parts, gates: Gates, data: Sequences) -> Tensor | None:
     answer = _classes_of(model, layout, answering[:, -layout.label :] + gates.bias_2.to(dtype))[cell]
     position = torch.from_numpy(data.position).to(device)
     lengths = torch.from_numpy(data.lengths).to(device)
-    own, value = answering[:, layout.context], table[:, layout.context] @ through.T
+    answering_context, value = answering[:, layout.context], table[:, layout.context] @ through.T
     for at, mixed in mixtures(places, value, bos[layout.context] @ through.T, lengths, rows):
-        context = unit(own[cell[at]] + mixed)
+        context = unit(answering_context[cell[at]] + mixed)
         place = alive.codes[position[at] if at_tokens else torch.zeros_like(at)] if layout.place else context[:, :0]
         point, label = alive.label(cell[at], torch.cat([place, context], dim=1))
         base = answering[cell[at[point]], -layout.label :] + gates.bias_2.to(dtype)

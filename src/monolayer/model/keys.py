@@ -52,8 +52,8 @@ def stored_keys(model: Parts, enough: int | None = EXAMPLES) -> Sequences | None
     lengths = np.concatenate([np.full(len(each), each.shape[1]) for each in keys] or [np.zeros(0, dtype=np.int64)])
     if len(lengths) == 0:
         return None
-    found = Sequences(np.concatenate([each.reshape(-1) for each in keys]), lengths, names)
-    return found if enough is None else found.select(evenly(len(found), enough))
+    sample = Sequences(np.concatenate([each.reshape(-1) for each in keys]), lengths, names)
+    return sample if enough is None else sample.select(evenly(len(sample), enough))
 
 
 def evenly(count: int, most: int) -> Ints:

@@ -211,13 +211,15 @@ def check_tensors(config: Config, names: NameLists, tensors: dict[str, tuple[tup
         raise ModelFileError(f"{WEIGHTS_FILE}: missing or unknown tensors {sorted(set(wanted) ^ set(tensors))}")
     size, dtype = _letter_sizes(config, names), config.get("dtype", FLOAT64.name)
     for name, shape in wanted.items():
-        kind, own = tensors[name]
-        fits = len(kind) == len(shape) and own == dtype
-        for part, number in zip(shape, kind, strict=False):
+        stored_shape, stored_dtype = tensors[name]
+        fits = len(stored_shape) == len(shape) and stored_dtype == dtype
+        for part, number in zip(shape, stored_shape, strict=False):
             fits = fits and number == (size.setdefault(part, number) if isinstance(part, str) else part)
-        if not fits or (name in ("lift.weight", "positions.weight") and 0 in kind):
+        if not fits or (name in ("lift.weight", "positions.weight") and 0 in stored_shape):
             meant = tuple(size.get(part, part) if isinstance(part, str) else part for part in shape)
-            raise ModelFileError(f"{WEIGHTS_FILE}: {name} is {own} {kind}; the config asks for {dtype} {meant}")
+            raise ModelFileError(
+                f"{WEIGHTS_FILE}: {name} is {stored_dtype} {stored_shape}; the config asks for {dtype} {meant}"
+            )
 
 
 def _letter_sizes(config: Config, names: NameLists) -> dict[str, int]:

@@ -212,11 +212,11 @@ def _with_all_stages(
     lengths = asked.lengths[rows]
     before = (ends - asked.lengths)[rows] - (lengths.cumsum(0) - lengths)
     flat = torch.arange(int(lengths.sum()), device=rows.device) + before.repeat_interleave(lengths)
-    own = flat if at_tokens else rows
+    labelled = flat if at_tokens else rows
     some = AskedTensors(asked.tokens[flat], lengths, None if asked.position is None else asked.position[flat])
     context = met.context[flat if model.card.causal else rows]
-    part = Traced(met.key[flat], met.weight[flat], met.begin, met.code[own], context)
-    total[places] = _all_stages(model, some, way, part)[torch.searchsorted(own, places)]
+    part = Traced(met.key[flat], met.weight[flat], met.begin, met.code[labelled], context)
+    total[places] = _all_stages(model, some, way, part)[torch.searchsorted(labelled, places)]
     return total
 
 
@@ -268,8 +268,8 @@ def traced(model: Parts, asked: AskedTensors, way: Plan) -> Traced | None:
     written: tuple[Tensor, ...] | None = None
     if way.cells is not None:
         # In a plain stream x itself lies behind the label slots, and the block reads it there.
-        own = way.cells(model.bos[None, LABEL + model.feed_forward.labels :])[0]
-        bos_key, bos_code = bos_key + own[0], bos_code + own[1]
+        cells_of_bos = way.cells(model.bos[None, LABEL + model.feed_forward.labels :])[0]
+        bos_key, bos_code = bos_key + cells_of_bos[0], bos_code + cells_of_bos[1]
         written = way.cells(asked.tokens).unbind(1)
     key, code = (_column(model, asked, slot, written) for slot in (KEY, CODE))
     # Only tokens in use count: a stray large key in another row of the table would push all of theirs to 0.

@@ -118,20 +118,20 @@ def settled(known: CellFacts, half_spaces: HalfSpaces, dtype: str, codes: Floats
     for cell, (begin, end) in enumerate(pairwise(cuts.tolist())):
         facts_of_cell = slice(int(facts.start[cell]), int(facts.start[cell + 1]))
         features = facts.feature[facts_of_cell].double().numpy()
-        own = slice(begin, end)
-        height = features @ weight[own].T
-        mine = facts.label[facts_of_cell][:, None] == half_spaces.label[own]
-        centre, reach = (x[own] * wish[own] for x in (half_spaces.centre, wide))
+        part = slice(begin, end)
+        height = features @ weight[part].T
+        mine = facts.label[facts_of_cell][:, None] == half_spaces.label[part]
+        centre, reach = (x[part] * wish[part] for x in (half_spaces.centre, wide))
         # Facts of a cell may lie close together far from 0. What rounding adds at all of them moves the slab.
-        centre = centre + features.mean(axis=0) @ (weight[own] - exact[own]).T
+        centre = centre + features.mean(axis=0) @ (weight[part] - exact[part]).T
         inside = mine & (height >= centre + 0.9 * reach)
-        low[own] = np.where(mine, -np.inf, height).max(axis=0, initial=-np.inf)
-        high[own] = np.where(inside, height, np.inf).min(axis=0, initial=np.inf)
+        low[part] = np.where(mine, -np.inf, height).max(axis=0, initial=-np.inf)
+        high[part] = np.where(inside, height, np.inf).min(axis=0, initial=np.inf)
         if narrow:
-            low[own] = np.maximum(low[own], centre - reach)
+            low[part] = np.maximum(low[part], centre - reach)
         covered[facts_of_cell] |= inside.any(axis=1)
-        usual_u[own] = np.median(known.u[facts_of_cell])
-        place[own] = (weight[own, :p] @ codes.T).max(axis=1)
+        usual_u[part] = np.median(known.u[facts_of_cell])
+        place[part] = (weight[part, :p] @ codes.T).max(axis=1)
     high = np.where(np.isfinite(high), high, low)  # rounding lost all facts of the slab: width 0
     low = np.where(np.isfinite(low), low, high - 2.0)
     margin = np.where(covered.all(), (high - low) / 2.0, 0.0)

@@ -109,14 +109,14 @@ def _nearest(x: Floats, queries: Floats, k: int, limit: float) -> tuple[Floats, 
     return np.asarray(distance), np.asarray(index, dtype=np.int64)
 
 
-def _by_products(x: Floats, own: Ints) -> _Pair:
-    """The closest pair of `x` `(M, p)` with different classes `own` `(M,)`, by products of blocks.
+def _by_products(x: Floats, classes: Ints) -> _Pair:
+    """The closest pair of `x` `(M, p)` with different classes `classes` `(M,)`, by products of blocks.
 
     Points are sorted by the coordinate that varies most, so that a row of blocks can end early.
     """
     lead = int(np.ptp(x, axis=0).argmax())
     order = np.argsort(x[:, lead], kind="stable")
-    x, own = x[order], own[order]
+    x, classes = x[order], classes[order]
     centred = x - x.mean(axis=0)
     squares = (centred * centred).sum(axis=1)
     # (−2x, ‖x‖², 1)·(y, 1, ‖y‖²) is ‖x − y‖², one product of matrices per block. With u = 2^-53 and R² = max
@@ -134,7 +134,7 @@ def _by_products(x: Floats, own: Ints) -> _Pair:
                 break
             here, there = slice(i, i + _ROWS_PER_BLOCK), slice(j, j + _ROWS_PER_BLOCK)
             product = left[here] @ right[there].T
-            product[own[here, None] == own[there]] = np.inf
+            product[classes[here, None] == classes[there]] = np.inf
             low = float(product.min())
             if low == np.inf:
                 continue
@@ -144,7 +144,7 @@ def _by_products(x: Floats, own: Ints) -> _Pair:
             for part in range(0, len(rows), _ROWS_PER_BLOCK):
                 a, b = i + rows[part : part + _ROWS_PER_BLOCK], j + columns[part : part + _ROWS_PER_BLOCK]
                 exact = ((x[a] - x[b]) ** 2).sum(axis=1)
-                exact[own[a] == own[b]] = np.inf
+                exact[classes[a] == classes[b]] = np.inf
                 winner = int(exact.argmin())
                 if exact[winner] < best:
                     best, first, second = float(exact[winner]), int(order[a[winner]]), int(order[b[winner]])

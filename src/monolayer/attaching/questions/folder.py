@@ -365,14 +365,14 @@ def class_names(unknown: str, answers: Iterable[str]) -> list[str]:
 
 def _rows(encoder: Encoder, opened: Mapping[str, stored.Tensor], count: int) -> Floats:
     """The rows of the neurons `(N, D)`, as `Neurons` has them."""
-    H, found = encoder.neurons, [np.zeros((0, encoder.width))]
+    H, parts = encoder.neurons, [np.zeros((0, encoder.width))]
     for block in range(encoder.blocks(count)):
         name = f"{encoder.layer(encoder.layers + block)}{encoder.kind.linear['W_1']}.weight"
         rows = opened[name].numbers()
         if rows.shape != (H, encoder.width):
             raise ModelFileError(f"{name} has shape {rows.shape}, not {(H, encoder.width)}")
-        found.append(rows[: encoder.per_layer] / (constant_of(encoder) if block else 1.0))
-    return np.concatenate(found)[:count]
+        parts.append(rows[: encoder.per_layer] / (constant_of(encoder) if block else 1.0))
+    return np.concatenate(parts)[:count]
 
 
 __all__ = ["Recognizer", "class_names"]

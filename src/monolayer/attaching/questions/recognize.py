@@ -133,12 +133,12 @@ def assembled(
     keys, signs_seed = unit(rows), seed_for(classes, draw.room)
     gain = gain_of(rows, draw.floor, words(made.basis, codes(signs_seed, classes, draw.room)), base)
     room = strips(base, len(rows), gain)
-    found = thresholds(base, keys, answers, draw, made.kept, room)
-    found = _down_to_rewordings(made, found, digests, keys, room, stored, reworded)
-    limits = _limits(found, stored, kept)
-    odd = np.flatnonzero(found.tau > found.largest)
+    chosen = thresholds(base, keys, answers, draw, made.kept, room)
+    chosen = _down_to_rewordings(made, chosen, digests, keys, room, stored, reworded)
+    limits = _limits(chosen, stored, kept)
+    odd = np.flatnonzero(chosen.tau > chosen.largest)
     if len(odd):
-        worst = odd[found.tau[odd].argsort()[::-1]][:NAMED].tolist()
+        worst = odd[chosen.tau[odd].argsort()[::-1]][:NAMED].tolist()
         pairs = "; ".join(f"{stored[row].where} and {limits[row].words}" for row in worst)
         raise PrecisionError(
             f"the encoder hardly tells apart {plural(len(odd), 'question')} from texts with another answer: {pairs}. "
@@ -147,10 +147,10 @@ def assembled(
     known = {each.question: each for each in made.manifest.questions}
     entries = tuple(
         StoredQuestion(digest, int(answer), float(tau), known[digest].moved if digest in known else None)
-        for digest, answer, tau in zip(digests, answers, found.tau, strict=True)
+        for digest, answer, tau in zip(digests, answers, chosen.tau, strict=True)
     )
     manifest = replace(made.manifest, questions=entries, draw=replace(draw, seed=signs_seed), appended={})
-    neurons = Neurons(rows, found.tau, answers)
+    neurons = Neurons(rows, chosen.tau, answers)
     return replace(
         made, neurons=neurons, classes=classes, manifest=manifest, limits=limits, data=None, repeated=0, given=None
     )
@@ -171,12 +171,14 @@ def asked(
     out how far states move, and so needs only some of many questions: around its key every answer is proved.
     """
     running = Running(made.encoder, made.config, made.tensors, device)
-    own, keys = made.neurons.answers, unit(made.neurons.rows)
-    _check_answers(made, running.at(states), own, [each.where for each in stored], "each text alone")
-    fell = Reply(own, states).turned(keys)
+    answers, keys = made.neurons.answers, unit(made.neurons.rows)
+    _check_answers(made, running.at(states), answers, [each.where for each in stored], "each text alone")
+    fell = Reply(answers, states).turned(keys)
     some = tried(stored, made.neurons.thresholds)
     texts: list[Question | Text] = [*(stored[row] for row in some), *reworded, *kept]
-    wanted = np.concatenate([own[some], own[[each.question for each in reworded]], np.zeros(len(kept), np.int64)])
+    wanted = np.concatenate(
+        [answers[some], answers[[each.question for each in reworded]], np.zeros(len(kept), np.int64)]
+    )
     kernels = made.encoder.kind.kernels
     for turn, kernel in enumerate(kernels):
         part = _part(report, turn / len(kernels), (turn + 1) / len(kernels))

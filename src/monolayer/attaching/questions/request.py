@@ -126,7 +126,7 @@ class Given:
 def questions_of(encoder: Encoder, source: ModelFiles, data: Sequences, unknown: str) -> list[Question]:
     """The questions in `data` as ids. Raises an error that names the row of one that cannot be stored."""
     data.check_labelled()
-    tokenizer, found = tokenizer_of(source.content[TOKENIZER]), list[Question]()
+    tokenizer, questions = tokenizer_of(source.content[TOKENIZER]), list[Question]()
     for row in range(len(data)):
         (text, answer), where = data.texts(row), data.named(row)
         if answer == unknown:
@@ -134,8 +134,8 @@ def questions_of(encoder: Encoder, source: ModelFiles, data: Sequences, unknown:
                 f"{where}: its answer is {answer!r}, which is what the model says where it knows nothing: choose "
                 "another word for that (unknown=)"
             )
-        found.append(Question(_ids(encoder, tokenizer, text, where), answer, row, where))
-    return found
+        questions.append(Question(_ids(encoder, tokenizer, text, where), answer, row, where))
+    return questions
 
 
 def each_once(questions: Sequence[Question]) -> list[Question]:

@@ -84,28 +84,28 @@ class Head:
             logits = np.empty((len(normed), self.head.shape[0]))
             for words, part in self.head.blocks():
                 logits[:, words] = normed @ part.T
-            own, line = tokens[some], np.arange(len(logits))
+            wanted, line = tokens[some], np.arange(len(logits))
             answer[some] = logits.argmax(axis=1)
-            mine = logits[line, own]
+            mine = logits[line, wanted]
             moved = np.sqrt(D) * share[some]
             length = _row_lengths(normed) + moved * self.gain + self.shift
-            doubt = PADDING * self._doubt(logits, own, moved, length, D)
+            doubt = PADDING * self._doubt(logits, wanted, moved, length, D)
             gap = mine[:, None] - logits
             # Every number on the way is finite in the format, the logits among them.
             fits = (1.0 + 2.0**-4) * length * (1.0 + self.size.max(initial=0.0)) <= self.fmt.largest
-            gap[line, own] = np.inf
+            gap[line, wanted] = np.inf
             right[some] = fits & (gap > doubt).all(axis=1)
-            gap[line, own] = 0.0
+            gap[line, wanted] = 0.0
             wrong[some] = fits & (-gap > doubt).any(axis=1)
         return JudgedTokens(right, wrong, answer)
 
-    def _doubt(self, logits: Floats, own: Ints, moved: Floats, length: Floats, D: int) -> Floats:
-        """How far evaluations of `logits[:, own] - logits` may be off (A5).
+    def _doubt(self, logits: Floats, wanted: Ints, moved: Floats, length: Floats, D: int) -> Floats:
+        """How far evaluations of `logits[:, wanted] - logits` may be off (A5).
 
         `moved`: how far what the last norm returns may be off. `length`: how long that is at most.
         """
         unit, lost, length = self.fmt.unit, self.fmt.lost, length[:, None]
-        size, spread, plain = (each + each[own][:, None] for each in (self.size, self.spread, self.plain))
+        size, spread, plain = (each + each[wanted][:, None] for each in (self.size, self.spread, self.plain))
         summed = BINARY32.gamma(D + 8.0) * length
         # What the last norm returns is rounded to the format, up to twice.
         doubt: Floats = moved[:, None] * spread + summed * size + 2.0 * unit * length * plain
@@ -114,7 +114,7 @@ class Head:
         # Each logit is then rounded by a share of itself, and is known to within `each` times the length of its row.
         each = moved[:, None] * self.gain + summed + 2.0 * unit * length + 4.0 * lost * np.sqrt(D)
         doubt += 1.1 * unit * each * size
-        mine = np.abs(logits[np.arange(len(logits)), own])[:, None]
+        mine = np.abs(logits[np.arange(len(logits)), wanted])[:, None]
         total: Floats = (1.0 + 2.0 * unit) * doubt + unit * (np.abs(logits) + mine)
         return total
 
@@ -186,8 +186,8 @@ def _judge_answers(
     cases, number = np.unique(
         np.stack([kind[asked], tokens, share[asked]], axis=1).astype(np.float64), axis=0, return_inverse=True
     )
-    rows, own = attached.writes[first[cases[:, 0].astype(np.int64)]], cases[:, 1].astype(np.int64)
-    groups = head.judge(rows, own, cases[:, 2], D)
+    rows, wanted = attached.writes[first[cases[:, 0].astype(np.int64)]], cases[:, 1].astype(np.int64)
+    groups = head.judge(rows, wanted, cases[:, 2], D)
     number = number.reshape(-1)
     sound = firm[asked] & ~near.spoilt[asked] & ~hidden[asked]
     return JudgedTokens(groups.right[number] & sound, groups.wrong[number] & sound, groups.got[number])

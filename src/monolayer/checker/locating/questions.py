@@ -59,15 +59,15 @@ def locate_questions(folder: ModelFiles, data: Sequences) -> Location:
 
 def _writers(questions: QuestionFolder, caps: Caps, asked: AskedQuestions) -> Writers:
     """The neurons that may write around the keys of the questions that are asked for."""
-    own = asked.neuron
+    stored = asked.neuron
     answers = questions.answers
-    state = np.where(caps.reach[own] >= LEAST_REACH, PROVED, MEASURED)
+    state = np.where(caps.reach[stored] >= LEAST_REACH, PROVED, MEASURED)
     silent_angle = np.arccos(np.clip(caps.silent / (1.0 + caps.length), -1.0, 1.0))
-    ball = np.arccos(1.0 - caps.reach[own])
+    ball = np.arccos(1.0 - caps.reach[stored])
     pairs: list[tuple[int, int, bool, int, int]] = []
     step = max(1, COSINES_AT_ONCE // max(1, len(answers)))
-    for start in range(0, len(own), step):
-        some = own[start : start + step]
+    for start in range(0, len(stored), step):
+        some = stored[start : start + step]
         angle = np.arccos(np.clip(caps.keys[some] @ caps.keys.T, -1.0, 1.0))
         awake = angle - silent_angle < ball[start : start + step, None]
         for place, neuron in enumerate(some.tolist()):
@@ -81,7 +81,7 @@ def _writers(questions: QuestionFolder, caps: Caps, asked: AskedQuestions) -> Wr
     layer, index = np.divmod(columns[1], questions.encoder.per_layer)
     neuron, count = layer * questions.encoder.neurons + index, questions.layers * questions.encoder.neurons
     without = KnownAnswers(columns[3], columns[4])
-    return writers_of(KnownAnswers(answers[own], state), columns[0], neuron, columns[2] > 0, without, count)
+    return writers_of(KnownAnswers(answers[stored], state), columns[0], neuron, columns[2] > 0, without, count)
 
 
 def _read_slices(questions: QuestionFolder, neuron: int) -> tuple[Slice, ...]:

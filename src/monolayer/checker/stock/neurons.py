@@ -176,12 +176,12 @@ class FeedForward:
         separately on the columns of tokens, where the rest is nearly 0, and on all others.
         """
         rows, first = slice(starts[0], starts[-1]), starts[:-1] - starts[0]
-        own, z = np.repeat(self.tokens[tokens], np.diff(starts), axis=0), x.middle[rows]
+        vectors, z = np.repeat(self.tokens[tokens], np.diff(starts), axis=0), x.middle[rows]
         near, far = z[:, self.of_token], z[:, ~self.of_token]
-        share = (near * own).sum(axis=1) / np.maximum((own * own).sum(axis=1), 1e-300)
+        share = (near * vectors).sum(axis=1) / np.maximum((vectors * vectors).sum(axis=1), 1e-300)
         off = x.radius[rows] + x.shift[rows] + x.common[rows] * np.abs(z)
         off = off + self.rounds * (np.abs(z) + off)
-        lengths = [np.linalg.norm(part, axis=1) for part in (near - share[:, None] * own, far, off)]
+        lengths = [np.linalg.norm(part, axis=1) for part in (near - share[:, None] * vectors, far, off)]
         most = np.stack([*(np.maximum.reduceat(part, first) for part in lengths), np.ones(len(tokens))], axis=1)
         height = self.tokens[tokens] @ self.reads.T
         # `off` holds the roundings of binary32, beside which those of binary64 here are nothing.

@@ -128,15 +128,15 @@ def _demanded_steps(places: StockPlaces, points: Arrivals, usual: Ints) -> Deman
     `usual` `(V,)`: the label that each embedding holds.
     """
     order = np.lexsort((points.feature, points.cell))
-    own, label = points.cell[order], places.wanted[order]
+    cells, label = points.cell[order], places.wanted[order]
     z, radius = points.feature[order], points.radius[order]
-    new = np.append(True, own[1:] != own[:-1])
+    new = np.append(True, cells[1:] != cells[:-1])
     ahead = np.append(-1, label[:-1])
     ahead[new] = usual[places.token[order[new]]]
     right = np.flatnonzero(ahead != label)
     left = np.maximum(right - 1, 0)
     doubt = radius[right] + radius[left]
-    return DemandedSteps(own[right], ahead[right], label[right], new[right], z[left], z[right], doubt)
+    return DemandedSteps(cells[right], ahead[right], label[right], new[right], z[left], z[right], doubt)
 
 
 def _misplaced_step(net: Network, places: StockPlaces, stored: StoredSteps, demanded: DemandedSteps) -> str | None:

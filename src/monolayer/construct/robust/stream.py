@@ -101,10 +101,10 @@ def context_features(task: Task, stream: RobustStream, wanted: NDArray[np.bool_]
     number = np.where((number >= 0) & wanted[number.clip(0)], number, -1)
     places = read_places(stream.positions, stream.bos, attention, layout, task.context.causal, task.target.per)
     read, write = attention.W_V.detach()[:, layout.context], attention.W_O.detach()[layout.context]
-    rows, own, bos = torch.from_numpy(task.context.rows), stream.lift.weight.detach(), stream.bos[layout.context]
-    own = own[:, layout.context]
-    value, begin = (write @ read @ own.T).T.float(), (write @ read @ bos).float()
-    own, bos = own.float(), bos.float()
+    rows, vectors, bos = torch.from_numpy(task.context.rows), stream.lift.weight.detach(), stream.bos[layout.context]
+    vectors = vectors[:, layout.context]
+    value, begin = (write @ read @ vectors.T).T.float(), (write @ read @ bos).float()
+    vectors, bos = vectors.float(), bos.float()
     feature = torch.empty(int((number >= 0).sum()), layout.place + layout.rank)
     label = np.empty(len(feature), dtype=np.int64)
     done = 0
@@ -112,7 +112,7 @@ def context_features(task: Task, stream: RobustStream, wanted: NDArray[np.bool_]
         chosen = torch.from_numpy(number[at.numpy()] >= 0)
         at, mixed = at[chosen], mixed[chosen]
         part = slice(done, done + len(at))
-        feature[part, layout.place :] = unit((own[rows[at]] if at_tokens else bos) + mixed)
+        feature[part, layout.place :] = unit((vectors[rows[at]] if at_tokens else bos) + mixed)
         if stream.positions is not None and layout.place:
             code = stream.positions.weight.detach()[:, layout.token : layout.token + layout.place]
             feature[part, : layout.place] = code[torch.from_numpy(data.position[at.numpy()])].float()
