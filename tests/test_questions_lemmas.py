@@ -337,7 +337,7 @@ def test_lemma_q2_numbers_stay_finite(kind: tuple[str, int], folder: Folder) -> 
 
 
 def crowded(found: QuestionFolder, seed: int) -> QuestionFolder:
-    """The folder with neurons in other layers, some keys near others, and rows that outweigh the rest by more.
+    """The folder with neurons in other layers, some keys near others, and rows that outweigh more, or nothing.
 
     Odd seeds hold neurons back, so that they wake close to their keys only. Where rows are long, a neuron must return
     no more than what its activation takes for the identity; with relu that is nothing, and dips of neighbours count.
@@ -361,7 +361,7 @@ def crowded(found: QuestionFolder, seed: int) -> QuestionFolder:
         reads=near * sizes / np.linalg.norm(near, axis=1, keepdims=True),
         bias=found.bias + back,
         layer=draw.permutation(found.layer),
-        writes=draw.choice([2.0**-6, 1.0, 2.0, 8.0, 64.0]) * found.writes,
+        writes=draw.choice([-1.0, 1.0, 2.0, 8.0, 64.0]) * found.writes,
     )
 
 
