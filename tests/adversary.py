@@ -1,8 +1,8 @@
 """An attack on the certificate: faults planted in small models, and evaluations as unkind as the assumptions allow.
 
 What is proved must withstand all evaluations of `evil.py`; what bounds refute must err in all of them, and what an
-evaluation of the checker refutes, in some of them. Run at length by bench/no_false_proof_in_100000_faults.py, shortly
-by tests/test_attack.py.
+evaluation of the checker refutes, in some of them or in PyTorch. Run at length by
+bench/no_false_proof_in_100000_faults.py, shortly by tests/test_attack.py.
 """
 
 from __future__ import annotations
@@ -285,10 +285,25 @@ def attack(family: str, seed: int, folder: Path, cases: dict[int, Case]) -> tupl
             return proof.verdict, False  # noise refutes by one change of the weights, not by every evaluation
         if proof.verdict == "refuted" and proof.reason.startswith(SEEN.split("{", maxsplit=1)[0]):
             # One evaluation is wrong, and where a point lies at a step few others may be.
-            return proof.verdict, not any(errs(case, how(rng)) for _ in range(32) for how in (Evil.plain, Evil.draw))
+            drawn = any(errs(case, how(rng)) for _ in range(32) for how in (Evil.plain, Evil.draw))
+            return proof.verdict, not (drawn or _errs_in_torch(case, folder))
         if proof.verdict == "refuted":
             return proof.verdict, not all(errs(case, Evil.draw(rng)) for _ in range(2))
         # The largest noise that is said to be borne, where a certificate says one, must be borne.
         borne = proof.noise if proof.noise is not None and proof.noise > 1e-4 else 0.0
         evil = [errs(noisy(case, borne, rng) if borne else case, Evil.draw(rng)) for _ in range(EVALUATIONS)]
     return proof.verdict, any(evil)
+
+
+def _errs_in_torch(case: Case, folder: Path) -> bool:
+    """Whether the library itself returns another answer than its label, layer by layer in PyTorch.
+
+    That fuses products and sums, which no evaluation of `evil.py` does, and the checker's own may do.
+    """
+    assert case.Y is not None
+    model, reals = ml.load(folder), case.saved.config["target"] == "reals"
+    for x, y in zip(case.X, case.Y, strict=True):
+        got, wanted = np.ravel(np.asarray(model.predict([x], path="dense")[0])), np.ravel(np.asarray(y))
+        if not (np.abs(got - wanted) <= TOLERANCE if reals else got == wanted).all():
+            return True
+    return False
