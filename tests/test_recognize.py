@@ -20,6 +20,7 @@ from monolayer.attaching.questions.folder import Recognizer
 from monolayer.attaching.questions.layer import codes, nearest_codes, seed_for
 from monolayer.attaching.questions.running import Running
 from monolayer.huggingface.encoders import ENCODERS
+from monolayer_experiments.questions import COLUMNS, read
 from tests.encoders import ARCHITECTURES, FAQ, NEURONS, OTHERS, PLACES, tokenizer, write_encoder
 
 QUESTIONS, ANSWERS = list(FAQ), list(FAQ.values())
@@ -364,3 +365,21 @@ def test_the_commands(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert Path("again/model.safetensors").read_bytes() == Path("out/model.safetensors").read_bytes()
     said("detach gone --out back")
     assert Path("back/model.safetensors").read_bytes() == (bert / "model.safetensors").read_bytes()
+
+
+def test_intents_are_read_as_questions_rewordings_and_others(tmp_path: Path) -> None:
+    parts = {
+        "train": [["card one", "pay"], ["my order", "track"], ["card two", "pay"], ["where is", "track"]],
+        "test": [["order it", "track"], ["pay card", "pay"], ["is it there", "track"], ["can i pay", "pay"]],
+        "oos_test": [["who wrote it", "oos"]],
+    }
+    file = tmp_path / "intents.json"
+    file.write_text(json.dumps(parts))
+    assert read(file, COLUMNS, None, 2) == (
+        ["card one", "card two", "my order", "where is"],
+        ["pay", "pay", "track", "track"],
+        ["pay card", "can i pay", "order it", "is it there"],
+        ["who wrote it"] * 4,
+    )
+    with pytest.raises(ml.DataError, match="'pay' has 2 texts, and --examples asks for 3"):
+        read(file, COLUMNS, None, 3)

@@ -1,10 +1,11 @@
 """Questions in other words, measured on any file: `python -m monolayer_experiments.questions ENCODER FILE`.
 
 FILE is a list of JSON objects, or one object per line, with a question, its answer, a rewording that is not stored, and
-another question that is not to be answered. `--columns` names the four. What `ml.recognize` stores is asked for all of
-them, with the default floor, and at the same states with others. Beside it, on the same states: the nearest stored
-question, and logistic regression, each at the best threshold that leaves a given share of the other questions unknown.
-These two thresholds are chosen on the other questions themselves, which favours them.
+another question that is not to be answered. `--columns` names the four. FILE may also hold texts with intents in the
+form of CLINC150 (`data_full.json`), of which `--examples` of each intent are stored. What `ml.recognize` stores is
+asked for all of them, with the default floor, and at the same states with others. Beside it, on the same states: the
+nearest stored question, and logistic regression, each at the best threshold that leaves a given share of the other
+questions unknown. These two thresholds are chosen on the other questions themselves, which favours them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from monolayer.attaching.questions.radii import strips, thresholds
 from monolayer.attaching.questions.recognize import unit
 from monolayer.attaching.questions.running import Running
 
+EXAMPLES = 20
+"""Texts of each intent that are stored."""
 COLUMNS = ("question", "answer", "reworded", "other_question")
 SHARES = (1.0, 0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.5)
 """Shares of the other questions that are to stay unknown."""
@@ -40,14 +43,48 @@ class Rows(NamedTuple):
     others: list[str]
 
 
-def read(file: Path, columns: tuple[str, ...], most: int | None) -> Rows:
-    """The rows of a file."""
+def read(file: Path, columns: tuple[str, ...], most: int | None, examples: int = EXAMPLES) -> Rows:
+    """The rows of a file; `examples`: how many texts of each intent, if it holds those."""
     text = file.read_text(encoding="utf-8")
-    rows = json.loads(text) if text.lstrip().startswith("[") else [json.loads(line) for line in text.splitlines()]
+    try:
+        rows = json.loads(text)
+    except json.JSONDecodeError:
+        rows = [json.loads(line) for line in text.splitlines()]
+    if isinstance(rows, dict):
+        if "train" in rows:
+            return intents(rows, examples)
+        rows = [rows]
     first: dict[str, Any] = {}
     for row in rows[:most]:
         first.setdefault(row[columns[0]], row)
     return Rows(*([str(row[name]) for row in first.values()] for name in columns))
+
+
+def intents(parts: dict[str, list[list[str]]], examples: int) -> Rows:
+    """The first texts of each intent in `train`, as many in `test` in the place of rewordings, and those of `oos_test`.
+
+    All are pairs of a text and its intent. Texts without an intent are repeated until there are as many as others.
+    """
+    stored, asked = (by_intent(parts[part], examples) for part in ("train", "test"))
+    names = [name for name in stored for _ in range(examples)]
+    others = [text for text, _ in parts["oos_test"]]
+    return Rows(
+        [text for name in stored for text in stored[name]],
+        names,
+        [text for name in stored for text in asked[name]],
+        [others[row % len(others)] for row in range(len(names))],
+    )
+
+
+def by_intent(pairs: list[list[str]], examples: int) -> dict[str, list[str]]:
+    """The first texts of each intent."""
+    found: dict[str, list[str]] = {}
+    for text, name in pairs:
+        found.setdefault(name, []).append(text)
+    few = sorted(name for name, texts in found.items() if len(texts) < examples)
+    if few:
+        raise ml.DataError(f"the intent {few[0]!r} has {len(found[few[0]])} texts, and --examples asks for {examples}")
+    return {name: texts[:examples] for name, texts in found.items()}
 
 
 def told_apart(scores: Floats, right: np.ndarray, others: Floats) -> dict[str, float]:
@@ -153,8 +190,9 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--columns", default=",".join(COLUMNS), help="the four names, with commas between them")
     parser.add_argument("--rows", type=int, default=None, help="how many rows to take")
+    parser.add_argument("--examples", type=int, default=EXAMPLES, help="texts of each intent that are stored")
     options = parser.parse_args()
-    rows = read(options.file, tuple(options.columns.split(",")), options.rows)
+    rows = read(options.file, tuple(options.columns.split(",")), options.rows, options.examples)
     print(json.dumps(measure(options.encoder, rows), indent=1))
 
 
