@@ -9,6 +9,8 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
+from tests.hosts import READ
+
 ARCHITECTURES = ("bert", "roberta", "xlm-roberta", "distilbert", "mpnet")
 OWN_NAMES = {"distilbert": {"intermediate_size": "hidden_dim", "hidden_act": "activation"}}
 """Settings that an architecture calls by other names."""
@@ -32,7 +34,9 @@ def tokenizer() -> Any:
     found.pre_tokenizer = pre_tokenizers.Whitespace()
     found.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=found, cls_token="<s>", sep_token="</s>", pad_token="<pad>", unk_token="<unk>"
+        tokenizer_object=found,
+        **{"cls_token": "<s>", "sep_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"},
+        model_input_names=READ,
     )
 
 

@@ -20,6 +20,8 @@ FACTS = {f"The capital of country{i} is": f" city{(7 * i) % 40}" for i in range(
 """36 tokens of answers, end tokens among them: two blocks of `NEURONS`."""
 OTHERS = [*(f"The capital of country{i} is" for i in range(12, 30)), "river3 is near city7, and", "capital capital"]
 PAD = 5
+READ = ["input_ids", "attention_mask"]
+"""What models are given: transformers 4 would add token types, which `generate` refuses or GPT-2 takes for words."""
 WRITERS = ("wte", "wpe", "embed", "c_proj", "dense.", "dense_4h", "out_proj", "o_proj", "fc2", "down_proj")
 """Parts of names of weights that write to the stream: they are enlarged, so that ε of the norms hardly counts."""
 
@@ -35,7 +37,7 @@ def tokenizer() -> Any:
     )
     found.train_from_iterator(SENTENCES, trainer)
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=found, eos_token="<end>", bos_token="<end>", pad_token="<end>"
+        tokenizer_object=found, eos_token="<end>", bos_token="<end>", pad_token="<end>", model_input_names=READ
     )
 
 
@@ -56,6 +58,7 @@ def spacing_tokenizer() -> Any:
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=found,
         **{"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "</s>"},
+        model_input_names=READ,
         chat_template="<s>{% for message in messages %}city: {{ message['content'] }} country:{% endfor %}",
     )
 

@@ -93,7 +93,9 @@ def byte_tokenizer(text: str, size: int) -> Any:
     options: dict[str, Any] = {"special_tokens": ["<end>"], "initial_alphabet": letters, "show_progress": False}
     tokenizer.train_from_iterator(text.splitlines()[::4], trainers.BpeTrainer(vocab_size=size, **options))
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<end>", bos_token="<end>", pad_token="<end>"
+        tokenizer_object=tokenizer,
+        **{"eos_token": "<end>", "bos_token": "<end>", "pad_token": "<end>"},
+        model_input_names=["input_ids", "attention_mask"],  # transformers 4 would add a third, which generate refuses
     )
 
 
