@@ -114,7 +114,7 @@ def _card(experiment: Experiment, main: Numbered) -> str:
     """A small figure that links to the article of its experiment."""
     name, inside = escape(experiment.name), escape(experiment.question)
     for number, figure in main:
-        inside = f'<div class="mini" data-figure="{number}" aria-hidden="true"></div>{words(figure.title)}'
+        inside = f'<div class="mini" data-figure="{number}" aria-hidden="true"></div><span>{words(figure.title)}</span>'
     return f'<li><a href="#{name}">{inside}</a></li>'
 
 
