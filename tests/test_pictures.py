@@ -13,7 +13,7 @@ import torch
 
 import monolayer as ml
 from monolayer.model import plot
-from monolayer.model.plot import MOST_NAMED_KEYS, MOST_NEURONS
+from monolayer.model.plot import MOST_NAMED_KEYS, MOST_NEURONS, MOST_TICKS
 
 
 def wave(X: Any) -> Any:
@@ -78,6 +78,22 @@ def test_only_keys_on_the_steps_that_are_drawn_are_dots_and_no_more_than_a_brows
     figure = model.plot()
     assert len(figure.data[1].x) == 9
     assert "9 of the 300 keys" in figure.layout.title.text
+
+
+def test_a_long_staircase_is_seen_through_a_window_and_few_labels_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ml.memorize({f"k{i}": f"v{i * 7 % 101:03}" for i in range(300)})
+    (steps,) = model.feed_forward.tables()
+    whole = model.plot()
+    assert "window" not in whole.layout.title.text
+    assert whole.layout.yaxis.ticktext == tuple(model.card.classes.names[tick] for tick in whole.layout.yaxis.tickvals)
+    assert 2 < len(whole.layout.yaxis.ticktext) <= MOST_TICKS
+    monkeypatch.setattr(plot, "MOST_SEEN_STEPS", 200)
+    figure = model.plot()
+    assert len(figure.data[0].x) == 2 * len(steps.start) + 2  # all of it is drawn
+    low, high = figure.layout.xaxis.range
+    start, end = steps.start.numpy(), steps.end.numpy()
+    assert ((low <= start) & (end <= high)).sum() == plot.WINDOW_STEPS
+    assert f"drawn, 1 to {len(start)}" in figure.layout.title.text.replace("</sub><br><sub>", " ")
 
 
 def test_keys_that_fingerprints_do_not_give_back_are_counted_and_models_without_them_have_none() -> None:

@@ -30,8 +30,12 @@ LINE_POINTS = 2048
 """Points of a curve, about; likewise a whole number per cell."""
 MOST_DRAWN_STEPS = 5000
 """Steps of a staircase that are drawn: browsers draw more only slowly, and they are too close together to be seen."""
+MOST_SEEN_STEPS = 400
+"""Steps of a staircase that the picture shows at first; more would be one blue area."""
 WINDOW_STEPS = 60
 """Steps that the picture of a longer staircase shows at first, so that each of them can be seen."""
+MOST_TICKS = 16
+"""Labels that are named beside a staircase, at most, so that they do not lie on top of each other."""
 MOST_DRAWN_KEYS = 10_000
 """Keys of a table that are drawn as dots on its staircase, evenly chosen from those on the steps that are drawn."""
 MOST_NAMED_KEYS = 8
@@ -180,9 +184,9 @@ def plot_memory(model: Parts, token: object = None) -> Figure:
             words += _draw_keys(figure, row, places, drawn)
         classes = model.card.classes
         if classes is not None and row == 1:
-            names = [_text(str(each)) for each in classes.names[:MOST_NEURONS]]
-            ticks = {"tickvals": list(range(len(names))), "ticktext": names} if len(classes) <= MOST_NEURONS else {}
-            figure.update_yaxes(title_text="label", row=row, col=1, **ticks)
+            ticks = evenly(len(classes), MOST_TICKS).tolist()
+            names = [_text(str(classes.names[tick])) for tick in ticks]
+            figure.update_yaxes(title_text="label", row=row, col=1, tickvals=ticks, ticktext=names)
     count = model.feed_forward.step_count
     lines = [line for each in words for line in textwrap.wrap(each, LONGEST_LINE)]
     title = "<br>".join([f"The staircase: {plural(count, 'step')}", *(f"<sub>{each}</sub>" for each in lines)])
@@ -219,7 +223,7 @@ def _draw_steps(figure: Figure, row: int, steps: Steps, keys: Floats | None) -> 
     z = np.concatenate([[ends[0]], np.stack([start, end], axis=1).reshape(-1), [ends[1]]])
     figure.add_scatter(x=z, y=np.repeat(level, 2), mode="lines", line={"color": BLUE}, name="label", row=row, col=1)
     figure.update_xaxes(title_text="z", row=row, col=1)
-    if few == count:
+    if count <= min(MOST_SEEN_STEPS, MOST_DRAWN_STEPS):
         return _DrawnSteps(ends, ends, None)
     seen = few // 2 - WINDOW_STEPS // 2
     window = float(start[seen]), float(end[seen + WINDOW_STEPS - 1])
