@@ -11,8 +11,11 @@ import numpy as np
 
 import monolayer as ml
 from monolayer.data import distinct, fingerprint, limits
+from monolayer.data import read as read_files
 from monolayer.data.aside import new_bytes, new_file, read_regular
 from monolayer.data.folder import MODEL, check_output, new_folder, read_together
+from monolayer.data.form import SourceForm
+from monolayer.data.layout import Manner
 from monolayer.data.names import Names
 from monolayer.data.number_formats import FORMATS
 from monolayer.data.text import windows
@@ -44,10 +47,29 @@ READ_AS: dict[str, tuple[Any, Any]] = {
     "longer labels": ({"tokens": ["a", "c d"], "label": ["x y", "z"]}, ROWS),
     "prompts": ({"prompt": ["a b"], "completion": ["c"]}, {"a b": "c"}),
 }
+FORMS: dict[str, dict[str, Any]] = {
+    "country;capital\nPeru;Lima\nChad;Paris\n": {},
+    "Peru,Lima\nChad,Paris\n": {"header": False},
+    "a,b|c\nd,e|f\n": {"separator": "|", "header": False},
+    "id,en,de\n1,dog,Hund\n2,cat,Katze\n": {"tokens": "en", "labels": "de"},
+    "en\ndog\ncat\n": {"tokens": "en"},
+}
+"""Tables and the options that they are read with. Each is read as the form of the others has it as well."""
+MISSING = object()
+NO_FORMS: list[dict[str, Any]] = [
+    {}, {"format": "excel"}, {"format": 3}, {"format": ["csv"]}, {"separator": 3}, {"separator": ";;"},
+    {"separator": ""}, {"key": 1}, {"key": "\ud800"}, {"label": None}, {"label": b"x"}, {"keyed": 1},
+    {"keyed": None}, {"header": 1}, {"header": None}, {"header": "yes"}, {"more": 1}, {"keyed": MISSING},
+]  # fmt: skip
+"""What is changed in the JSON of a form."""
 
 
 def questions(scratch: Path) -> Named:
     scratch.mkdir(parents=True, exist_ok=True)
+    for number, (text, options) in enumerate(FORMS.items()):
+        (scratch / f"form {number}.csv").write_text(text)
+        yield f"beside form {number}", told(lambda n=number, o=options: _form(scratch, n, o))  # type: ignore[misc]
+    yield "beside forms that are none", told(_no_forms)
     for name, table in TABLES.items():
         yield f"beside rows of {name}", told(lambda table=table: _rows(table))  # type: ignore[misc]
     yield "beside runs", told(lambda: distinct.distinct_runs(ROWS.tokens, ROWS.lengths))
@@ -78,6 +100,42 @@ def questions(scratch: Path) -> Named:
     for name, (one, like) in READ_AS.items():
         yield f"beside read as {name}", told(lambda one=one, like=like: _matching(one, like))  # type: ignore[misc]
     yield "beside windows", told(lambda: [windows("a b a c a b d", "words", width) for width in (2, 3, None)])
+
+
+def _form(scratch: Path, number: int, options: dict[str, Any]) -> list[object]:
+    """The form of a file, which columns of other tables it finds, and every file read as the form has it."""
+    first = read_files(scratch / f"form {number}.csv", **options)
+    form = SourceForm.of(first.plans)
+    like = Manner(form=form)
+    there = [
+        ["key", "value"],
+        ["en", "de"],
+        ["de", "id", "en"],
+        ["en"],
+        ["1", "2"],
+        ["country"],
+        ["capital", "country"],
+    ]
+    others = [attempt(lambda n=n: _read(scratch / f"form {n}.csv", like)) for n in range(len(FORMS))]  # type: ignore[misc]
+    same = form is None or SourceForm.from_json(form.to_json()) == form
+    return [form, same, others, [None if form is None else form.columns_in(names) for names in there]]
+
+
+def _read(file: Path, like: Manner) -> list[object]:
+    data = read_files(file, like=like)
+    return [data.tokens, data.labels is None, *((str(plan), plan.remembered, plan.unlike) for plan in data.plans)]
+
+
+def _no_forms() -> list[object]:
+    """What is taken for the JSON of a form."""
+    whole = SourceForm("csv", ";", False, "1", "2", True).to_json()
+    changed = [{key: value for key, value in (whole | change).items() if value is not MISSING} for change in NO_FORMS]
+    asked = [None, [], "csv", *changed]
+    mixed = [
+        SourceForm.of([]),
+        *(SourceForm.of(ml.Sequences.of(*given).plans) for given in (([[1, 2]], [[0, 1]]), ({"a": 1},))),
+    ]
+    return [*mixed, *(attempt(lambda value=value: SourceForm.from_json(value)) for value in asked)]  # type: ignore[misc]
 
 
 def _rows(table: Any) -> list[object]:

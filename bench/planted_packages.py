@@ -74,7 +74,7 @@ CHECKER = Package(
         "attach", "attached_bounds", "attached_lemmas", "attached_texts", "attack", "cascade", "certify",
         "certify_attached", "certify_cells", "certify_changed", "certify_data", "certify_stock", "edit_attached",
         "edit_stock", "enclosed", "files", "folder", "format", "friendly", "gaps", "given", "heads", "locate",
-        "lookup", "meant", "prompts", "questions_bounds", "questions_lemmas", "readers", "real_labels", "recite",
+        "lookup", "meant", "prompts", "questions_bounds", "questions_forms", "questions_lemmas", "readers", "real_labels", "recite",
         "recognize", "resaved", "robust", "robust_attacks", "rounding", "several", "shapes", "stock", "stock_bounds",
         "stock_files", "stock_folder", "stock_points", "stock_structure", "sup", "tried", "uniform", "unknown",
     ),
@@ -99,7 +99,7 @@ PACKAGES = {
     "data": Package(
         "data",
         (
-            "certify_data", "files", "folder", "friendly", "gaps", "given", "labelling", "lookup", "meant",
+            "certify_data", "files", "folder", "form", "friendly", "gaps", "given", "labelling", "lookup", "meant",
             "memorize", "names_and_numbers", "places", "prompts", "readers", "real_labels", "recite", "sequences",
             "shapes", "subnormal", "unknown",
         ),

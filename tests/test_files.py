@@ -29,14 +29,14 @@ from monolayer.cluster import executor as executors
 from monolayer.cluster import points as cluster_points
 from monolayer.cluster.executor import Processes
 from monolayer.cluster.memorize import memorize_files
-from monolayer.cluster.points import Range, distinct_in_order
+from monolayer.cluster.points import Range, distinct_in_order, splitters
 from monolayer.cluster.room import WITH_TORCH, Room
 from monolayer.cluster.spill import PACKAGE, Spill, code
 from monolayer.construct.line import draw, separate, tokens
 from monolayer.construct.line.alphabet import Ids, Proposal
 from monolayer.construct.line.cascade import cut_line
 from monolayer.construct.line.encoded import Encoded
-from monolayer.construct.line.points import Points
+from monolayer.construct.line.points import Points, too_narrow
 from monolayer.construct.line.separate import apart, gaps, hopeless, margins
 from monolayer.construct.line.tokens import Tokens
 from monolayer.data import read
@@ -674,6 +674,35 @@ def test_ranges_are_cut_where_no_crowd_is(
     every = cut_line(Points(whole[0], whole[0], 1.0, 0.0), np.flatnonzero(whole[1, 1:] != whole[1, :-1]))
     if strict:
         assert crowds == list(zip(whole[0][every.begin].tolist(), whole[0][every.end - 1].tolist(), strict=True))
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from([1.0, 20.0]), st.booleans()), min_size=1, max_size=40), st.integers(1, 12))
+def test_a_range_ends_at_the_first_wide_gap_between_two_stretches_of_one_label(
+    steps: list[tuple[float, bool]], first: int
+) -> None:
+    """Stretches lie between wide gaps. What lies before the first of these and behind the last one may go on."""
+    z = 1.0 + 2.0**-52 * np.cumsum([0.0, *(step for step, _ in steps)])
+    label = np.cumsum([0, *(change for _, change in steps)]) % 3
+    range_ = Range(0, 0.0, 1.0, [], np.zeros((0, 3), int), np.dtype(np.uint8), 0, 1.0, 0.0, 10)
+    wide = np.flatnonzero(~too_narrow(range_.points(z).room)).tolist()
+    ends = [
+        at + 1
+        for before, at, behind in zip(wide, wide[1:], wide[2:], strict=False)
+        if len({*label[before + 1 : at + 1]}) == len({*label[at + 1 : behind + 1]}) == 1
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster_points, "LOOKED_AT_FIRST", first)
+        assert range_._clean(z, label) == next(iter(ends), None)
+
+
+@given(st.sets(st.floats(-1e3, 1e3), min_size=1, max_size=40), st.integers(1, 12))
+def test_splitters_cut_a_sample_into_equal_ranges(values: set[float], ranges: int) -> None:
+    z = np.array(list(values))
+    at = splitters(z, ranges)
+    assert len(at) == ranges - 1
+    sizes = np.diff([0, *np.searchsorted(np.sort(z), at), len(z)])
+    assert sizes.max() - sizes.min() <= 1
 
 
 @settings(max_examples=10)

@@ -136,3 +136,19 @@ def test_another_form_of_files_is_not_proved(name: str, folders: dict[str, Path]
     folder = shutil.copytree(folders["bert"], tmp_path / "changed")
     change(folder)
     refused(folder, why)
+
+
+def test_an_encoder_that_was_changed_is_no_host(folders: dict[str, Path], tmp_path: Path) -> None:
+    encoder = folders["bert"].parent / "bert"
+    assert ml.certify(folders["bert"], FAQ, host=encoder).verdict == "proved"
+    changed = shutil.copytree(encoder, tmp_path / "changed")
+    tensors = load_file(changed / "model.safetensors")
+    tensors["embeddings.word_embeddings.weight"][0, 0] += 1
+    save_file(tensors, changed / "model.safetensors", metadata={"format": "pt"})
+    proof = ml.certify(folders["bert"], FAQ, host=changed)
+    assert (proof.verdict, "word_embeddings" in proof.reason) == ("refuted", True), proof.reason
+    for name in ("config.json", "tokenizer.json"):
+        changed = shutil.copytree(encoder, tmp_path / name)
+        (changed / name).write_text((changed / name).read_text() + " ")
+        proof = ml.certify(folders["bert"], FAQ, host=changed)
+        assert (proof.verdict, name in proof.reason) == ("refuted", True), proof.reason
