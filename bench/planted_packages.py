@@ -72,11 +72,12 @@ CHECKER = Package(
     "checker",
     (
         "attach", "attached_bounds", "attached_lemmas", "attached_texts", "attack", "cascade", "certify",
-        "certify_attached", "certify_cells", "certify_changed", "certify_data", "certify_stock", "edit_attached",
-        "edit_stock", "enclosed", "files", "folder", "format", "friendly", "gaps", "given", "heads", "locate",
-        "lookup", "meant", "prompts", "questions_bounds", "questions_forms", "questions_lemmas", "readers", "real_labels", "recite",
-        "recognize", "resaved", "robust", "robust_attacks", "rounding", "several", "shapes", "stock", "stock_bounds",
-        "stock_files", "stock_folder", "stock_points", "stock_structure", "sup", "tried", "uniform", "unknown",
+        "certify_attached", "certify_cells", "certify_changed", "certify_data", "certify_stock",
+        "edit_attached", "edit_stock", "enclosed", "files", "folder", "format", "friendly", "gaps", "given",
+        "heads", "locate", "lookup", "meant", "prompts", "questions_bounds", "questions_forms",
+        "questions_lemmas", "readers", "real_labels", "recite", "recognize", "resaved", "robust",
+        "robust_attacks", "rounding", "several", "shapes", "stock", "stock_bounds", "stock_files",
+        "stock_folder", "stock_points", "stock_structure", "sup", "tried", "uniform", "unknown",
     ),
     PROOFS,
 )  # fmt: skip
@@ -99,9 +100,9 @@ PACKAGES = {
     "data": Package(
         "data",
         (
-            "certify_data", "files", "folder", "form", "friendly", "gaps", "given", "labelling", "lookup", "meant",
-            "memorize", "names_and_numbers", "places", "prompts", "readers", "real_labels", "recite", "sequences",
-            "shapes", "subnormal", "unknown",
+            "certify_data", "files", "folder", "form", "friendly", "gaps", "given", "labelling", "limits", "lookup",
+            "meant", "memorize", "names_and_numbers", "places", "prompts", "readers", "real_labels", "recite",
+            "sequences", "shapes", "subnormal", "unknown",
         ),
     ),
 }  # fmt: skip

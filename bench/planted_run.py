@@ -41,7 +41,7 @@ def plant(fault: Fault, tree: ast.Module, package: Package) -> None:
         code = compile(alone, path, "exec", dont_inherit=True)
         _function(module, fault.function).__code__ = _code(code, fault.function)
     else:
-        _assign_anew(module, ast.fix_missing_locations(tree), package.module)
+        _assign_anew(module, ast.fix_missing_locations(tree), package.module, names_in(fault.name))
 
 
 def _needed(tree: ast.Module, function: str) -> list[ast.stmt]:
@@ -72,28 +72,41 @@ def _function(module: ModuleType, name: str) -> FunctionType:
     return found
 
 
-def _assign_anew(changed: ModuleType, tree: ast.Module, package: str) -> None:
-    """Constants of a module, of those that import them, and what these make of them; then wherever else they are."""
-    renamed: list[tuple[str, Any, Any]] = []
+def names_in(text: str) -> set[str]:
+    """The names that a module's statement assigns to, from its fault: `A` or `(A, B)`."""
+    return {name.strip() for name in text.strip("()").split(",")} - {""}
+
+
+def _assign_anew(changed: ModuleType, tree: ast.Module, package: str, names: set[str]) -> None:
+    """The constants `names` of a module, and in it and in others of the package those that are made of them; then
+    wherever else these are. Nothing else is made anew: an `object()` that marks a missing value would be another."""
+    names, renamed = set(names), list[tuple[str, Any, Any]]()
     beside = [module for name, module in list(sys.modules.items()) if name.startswith(f"{package}.")]
     for module in beside[beside.index(changed) :]:
         source = tree if module is changed else ast.parse(Path(str(module.__file__)).read_text())
         for statement in source.body:
             if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(package):
-                names = [alias.asname or alias.name for alias in statement.names]
-            elif assigned(statement) is not None:
-                names = [node.id for node in ast.walk(assigned(statement)) if isinstance(node, ast.Name)]
+                some = [alias.asname or alias.name for alias in statement.names if alias.name in names]
+            elif assigned(statement) is not None and words_of(statement) & names:
+                some = [node.id for node in ast.walk(assigned(statement)) if isinstance(node, ast.Name)]
             else:
                 continue
-            old = {name: module.__dict__.get(name) for name in names}
-            alone = ast.fix_missing_locations(ast.Module([statement], []))
+            old = {name: module.__dict__.get(name) for name in some}
+            alone = ast.fix_missing_locations(ast.Module([statement] if some else [], []))
             exec(compile(alone, str(module.__file__), "exec", dont_inherit=True), module.__dict__)
-            renamed += [(name, old[name], module.__dict__[name]) for name in names]
+            renamed += [(name, old[name], module.__dict__[name]) for name in some]
+            names.update(some)
     others = [module for name, module in list(sys.modules.items()) if name.startswith(("tests.", "monolayer."))]
     for module in others:
         for name, old, new in renamed:
             if module.__dict__.get(name) is old and old is not new:
                 module.__dict__[name] = new
+
+
+def words_of(statement: ast.AST) -> set[str]:
+    """The names in a statement, and those behind a dot."""
+    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    return names | {node.attr for node in ast.walk(statement) if isinstance(node, ast.Attribute)}
 
 
 # -- the second question -------------------------------------------------------------------------------------
@@ -223,9 +236,13 @@ class Run:
         return best + sorted(set(names) - set(best), key=lambda name: (suite.cost[name], name))
 
     def _users(self, fault: Fault) -> list[str]:
-        """Tests that execute a line that has the name of a constant in it, or one made of it."""
+        """Tests that execute a line that has the name of a constant in it, or of one made of it."""
         found: set[str] = set()
-        wanted = {name.strip() for name in fault.name.strip("()").split(",")}
+        wanted = names_in(fault.name)
+        for tree in [*self.trees.values()] * 2:  # tables of tables
+            for statement in tree.body:
+                if (target := assigned(statement)) is not None and words_of(statement) & wanted:
+                    wanted |= {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
         if wanted & {"BINARY64", "BINARY32"}:
             wanted |= {"format", "fmt", "gamma", "UNIT", "TINY", "U"}
         assert self.suite is not None

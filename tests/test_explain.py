@@ -83,6 +83,33 @@ def test_within_the_margin_the_label_stays_and_beyond_the_edges_it_goes(data: Da
         assert not (beyond == here[torch.from_numpy(real)]).all(1).any()
 
 
+@settings(max_examples=6, deadline=None)
+@given(datasets())
+def test_the_json_has_each_number_once_and_where_it_belongs(data: Dataset) -> None:
+    """What is said of an answer stands with its token, or with its sequence; weights and `begin` add up to 1."""
+    found = build(data).explain(data.X)
+    rows, at_tokens = found.json(), found.card.labelling.at_tokens
+    tokens = [token for row in rows for token in row["tokens"]]
+    answers = tokens if at_tokens else rows
+    assert [row["sequence"] for row in rows] == list(range(len(data.X)))
+    assert [len(row["tokens"]) for row in rows] == [len(x) for x in data.X]
+    for name in ("key", "weight"):
+        assert [token[name] for token in tokens] == getattr(found, name).tolist()
+    for name in ("begin", "code", "context", "z", "label"):
+        assert [answer[name] for answer in answers] == list(getattr(found, name))
+        assert not any(name in row for row in (rows if at_tokens else tokens))
+    finite = [
+        [None if np.isinf(edge) else edge for edge in edges] for edges in zip(found.below, found.above, strict=True)
+    ]
+    assert [answer["edges"] for answer in answers] == finite
+    if not found.card.causal:
+        begin = iter(found.begin.tolist())
+        for row in rows:
+            shares = sum(token["weight"] for token in row["tokens"])
+            for _ in row["tokens"] if at_tokens else [row]:
+                assert shares + next(begin) == pytest.approx(1.0, abs=1e-12)
+
+
 def test_neighbours_are_the_labels_beside_on_the_line() -> None:
     model = ml.memorize(X, Y)
     found = model.explain(X)
@@ -106,7 +133,10 @@ def test_a_place_on_a_ramp_is_named() -> None:
     found = model.explain(X)
     assert np.flatnonzero(found.on_ramp).tolist() == [order[1]]
     assert found.margin[order[1]] == 0.0
-    assert found.below[order[1]] < found.z[order[1]] < found.above[order[1]]
+    here = order[1]
+    step = model.feed_forward.stages[0].steps()
+    assert (found.below[here], found.above[here]) == pytest.approx((float(step.start[1]), float(step.end[1])), rel=1e-9)
+    assert found.below[here] < found.z[here] < found.above[here]
     assert [found.left[order[1]], found.right[order[1]]] == [before.label[order[1]], before.label[order[2]]]
 
 

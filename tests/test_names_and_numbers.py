@@ -7,13 +7,62 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from monolayer.data.distinct import scramble
+from monolayer.data.distinct import distinct_rows, distinct_runs, row_keys, scramble
 from monolayer.data.names import Names
 from monolayer.data.number_formats import FORMATS
 from monolayer.errors import DataError
 
 ALL = (1 << 64) - 1
+few = st.sampled_from([-0.0, 0.0, 1.0, 1.5, 2.0**-140])
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(few, min_size=width, max_size=width), min_size=1)))
+def test_equal_rows_are_one(rows: list[list[float]]) -> None:
+    table = np.array(rows, dtype=np.float32)
+    keys = row_keys(table)
+    bits = [row.tobytes() for row in table]
+    assert [keys[0] == key for key in keys] == [bits[0] == other for other in bits]
+    assert len(set(keys.tolist())) == len(set(bits))
+    found, place = distinct_rows(table)
+    assert [tuple(row) for row in found.tolist()] == list(dict.fromkeys(map(tuple, rows)))  # −0.0 is 0.0 here
+    assert (found[place] == table).all()
+    assert not np.signbit(found).any()
+
+
+@settings(max_examples=40)
+@given(st.lists(st.lists(st.integers(0, 2), max_size=3), min_size=1))
+def test_equal_runs_have_one_number(runs: list[list[int]]) -> None:
+    """Numbers count from 0, by length and then by first appearance."""
+    values = np.array([value for run in runs for value in run], dtype=np.int64)
+    found = distinct_runs(values, np.array([len(run) for run in runs], dtype=np.int64))
+    order = sorted(dict.fromkeys(map(tuple, runs)), key=len)
+    assert found.tolist() == [order.index(tuple(run)) for run in runs]
+
+
+def test_names_that_are_spelt_alike_are_offered_but_no_integers() -> None:
+    words, integers = Names(("Paris", "Rome")), Names(range(3))
+    assert words.meant("Pariss") == " (did you mean 'Paris'?)"
+    assert words.meant("Atlantis") == words.meant(7) == integers.meant("1") == ""
+    assert "did you mean 'Rome'" in words.never_seen("Romes")
+    assert "did you mean" not in words.never_seen("Romes", suggest=False)
+
+
+def test_how_strings_are_cut_says_nothing_of_integers_unless_they_are_whole_keys() -> None:
+    words, integers = Names(("a b", "c")), Names(range(3))
+    assert (words.cut_into("words").unit, words.cut_into(None).unit) == ("words", None)
+    assert (integers.cut_into("words").unit, integers.cut_into("whole").unit) == (None, "whole")
+
+
+def test_names_that_are_forgotten_keep_their_number() -> None:
+    left = Names(("a", "b", "c")).without(np.array([1]))
+    assert (left.names[0], left.names[2], len(left)) == ("a", "c", 3)
+    assert "b" not in left
+    integers = Names(range(3))
+    assert integers.without(np.array([1])) is integers
 
 
 def unscrambled(word: int) -> int:

@@ -4,6 +4,7 @@ not."""
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 import sys
@@ -165,3 +166,21 @@ def test_a_share_of_the_faults_is_a_share_of_each_file(monkeypatch: pytest.Monke
     assert Counter(fault.file for fault in some) == {"a": 20, "b": 2}
     assert some == bench.shared(every, 0.2, 0) != bench.shared(every, 0.2, 1)
     assert [fault for fault in every if fault in some] == some
+
+
+def test_only_what_is_made_of_a_constant_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = "A = 1\nMARK = object()\nB = A + 1\n"
+    (tmp_path / "planted_toy").mkdir()
+    for name, source in {
+        "__init__": "",
+        "one": first,
+        "two": "from planted_toy.one import B, MARK\nC = {'b': B}\n",
+    }.items():
+        (tmp_path / "planted_toy" / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    two = importlib.import_module("planted_toy.two")
+    one = sys.modules["planted_toy.one"]
+    mark = one.MARK
+    script("bench/planted_run.py")._assign_anew(one, ast.parse(first.replace("A = 1", "A = 2")), "planted_toy", {"A"})
+    assert (one.A, one.B, two.B, two.C) == (2, 3, 3, {"b": 3})
+    assert one.MARK is two.MARK is mark

@@ -28,6 +28,7 @@ from monolayer.construct.robust.cover import Cells, cover
 from monolayer.construct.robust.halfspaces import widest
 from monolayer.construct.robust.hull import widest_slabs
 from monolayer.model.gates import live_classes
+from monolayer.model.places import unit
 from tests.datasets import Dataset, datasets
 
 
@@ -426,3 +427,12 @@ def test_weights_that_the_proof_does_not_cover_leave_it_undecided(built: Any) ->
         proof = ml.certify(other, X, Y)
         assert proof.verdict == "undecided"
         assert said in proof.reason
+
+
+def test_a_short_vector_is_scaled_up_only_so_far() -> None:
+    """1/√(z² + 2⁻²⁰) for the mean square z²: at most 1024 times, and 0 stays 0."""
+    for size in (0.0, 2.0**-30, 2.0**-10, 1.0, 3.0):
+        z = torch.full((2, 4), size, dtype=torch.float64)
+        z[:, ::2] *= -1.0
+        expected = np.sign(z.numpy()) * size / np.sqrt(size * size + 2.0**-20)
+        assert unit(z).numpy() == pytest.approx(expected, rel=1e-14)

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import monolayer as ml
+from monolayer.model import save
 from monolayer.model.nearest import nearest_key
 
 Said = Callable[..., str]
@@ -392,3 +394,14 @@ def test_the_command_line_gives_null_for_a_key_and_answers_the_others(
     assert json.loads(said("predict", "open", "--text", "United Islands"))["label"] in CODES
     assert "unknown input" not in said("inspect open")
     assert "memorize with --unknown" in said("predict open keys.csv --unknown ?", code=2, errors=True)
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 10, 100, 1000])
+def test_fingerprints_are_stored_as_safetensors_that_begin_at_a_multiple_of_eight(count: int, tmp_path: Path) -> None:
+    words = np.sort(np.random.default_rng(count).integers(0, 2**63, count, dtype=np.uint64))
+    save._write_words(words, tmp_path / "memory.safetensors")
+    content = (tmp_path / "memory.safetensors").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    assert length % 8 == 0
+    assert length - len(content[8 : 8 + length].rstrip()) < 8
+    assert np.array_equal(load_file(tmp_path / "memory.safetensors")["fingerprints"], words)
