@@ -194,6 +194,30 @@ def test_what_the_pages_say_of_bench_is_recorded() -> None:
         shares = row["efficacy"], row["paraphrase"], row["places"] / row["of"], row["known_right"]
         cells = f"{row['facts']:,}", row["method"], *(f"{100 * each:.3g} %" for each in shares), f"{row['seconds']:.1f}"
         assert f"| {' | '.join(cells)} |" in TEXTS["benchmarks"], cells
+    counted = ("efficacy", "rewordings", "preferred", "next", "kept")
+    for row in json.loads((ROOT / "results" / "real" / "counterfact.json").read_text(encoding="utf-8"))["rows"]:
+        shares = (f"{100 * row[key] / row['edits']:.3g} %" for key in counted)
+        cells = (
+            f"{row['edits']:,}",
+            row["method"],
+            *shares,
+            f"{row['places']:,} of {row['of']:,}",
+            f"{row['fluency']:.2f}",
+        )
+        times = f"{row['seconds']:.1f}", f"{row['search']:.1f}", f"{row['numbers']:,}"
+        assert f"| {' | '.join((*cells, *times))} |" in TEXTS["benchmarks"], cells
+    text = " ".join(TEXTS["attach"].split())
+    later = json.loads((ROOT / "results" / "real" / "later_tokens.json").read_text(encoding="utf-8"))["rows"]
+    fired, asked = (
+        [row[f"texts_awake_at_{where}"] for row in later] for where in ("a_later_place", "their_prompts_end")
+    )
+    assert f"**{fired[0]} of 80 texts in float32, {fired[1]} in bfloat16 and {fired[2]} in float16**" in text
+    assert f"in {asked[0]}, {asked[1]} and {asked[2]}" in text
+    contexts = json.loads((ROOT / "results" / "real" / "contexts.json").read_text(encoding="utf-8"))["rows"]
+    assert not any(row["kept"] for row in contexts)
+    for layer in (12, 18, 24):
+        best = [row["best"] for row in contexts if (row["layer"], row["cut"], row["learner"]) == (layer, 3.0, "hinge")]
+        assert f"| {layer} | {100 * min(best):.0f} to {100 * max(best):.0f} % |" in TEXTS["attach"]
 
 
 def test_the_site_has_every_page_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:

@@ -313,7 +313,7 @@ def tables(results: Results) -> list[Table]:
         table(
             "Edits of a real model",
             rows,
-            "edits; method; efficacy; rewordings; others: own answer likelier: preferred; of the host: of_host; "
+            "edits; method; efficacy; rewordings; own answer likelier elsewhere: preferred; in the host: of_host; "
             "next token as before: next; next 8 as before: kept; places that change: changes; "
             "mean KL: divergence; fluency; seconds; with the search: search; numbers; setting",
             changes=lambda row: f"{row['places']:,} of {row['of']:,}",

@@ -321,7 +321,9 @@ def _measured_length(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
 def _notes(attached: AttachedFolder) -> tuple[str, ...]:
     """The format of the facts, the templates of prompts, what layout the host got, which files were written anew."""
     templates, host = attached.manifest.templates, attached.host
-    notes = [f"facts answer in {host.dtype}, as the folder is stored: loaded in 8 bits, none did where this was tried"]
+    notes = [
+        f"facts answer in {host.dtype}, as the folder is stored: in 8 bits or fewer, none did where this was tried"
+    ]
     if not stand_alone(templates):
         notes.append(f"prompts stand in these texts, {template_words(templates)}")
     if host.layout is not None:
