@@ -29,8 +29,8 @@ from monolayer.data.shards import names_files
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.headers import Listed, header_listing, header_of, read_header, write_file
 from monolayer.huggingface.host import COPIED, LARGE, Host, host_of
-from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE, HOST_WEIGHTS, Manifest, open_attached
+from monolayer.huggingface.marks import ATTACHED_MARK
 from monolayer.huggingface.rewritten import original_files, reconciled
 from monolayer.huggingface.settings import generation_words, unusual_generation
 from monolayer.huggingface.strict import ForeignError, read_json

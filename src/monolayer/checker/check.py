@@ -26,7 +26,6 @@ from monolayer.checker.recognized import with_fingerprints
 from monolayer.checker.robust import MOST_NOISE, in_short_format
 from monolayer.checker.rounding import EXP_ULPS, NUMPY_ASSUMPTION, UnhandledError
 from monolayer.checker.tried import try_model, with_trial
-from monolayer.checker.uniform import judge_uniform
 from monolayer.data.model_kinds import kind_of
 from monolayer.errors import DataError, ModelFileError
 
@@ -80,6 +79,8 @@ def _check_number(name: str, value: Any, most: float, words: str) -> None:
 def judge_own(stored: Stored, data: Any, claims: Claims) -> Certificate:
     """The certificate of a saved model for `data`: sequences or, for an approximator, its function."""
     if not kind_of(stored.config).has_readout:
+        from monolayer.checker.uniform import judge_uniform  # which needs Arb
+
         return judge_uniform(stored, data, claims.tolerance)
     if claims.dtype is not None:
         stored = in_short_format(stored, claims.dtype)

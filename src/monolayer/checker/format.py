@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from monolayer.arrays import NamedArrays
 from monolayer.checker.certificate import Certificate, Claims
 from monolayer.checker.labelled import Labelled, LoadPoints
 from monolayer.checker.line import judge_line
-from monolayer.checker.locating.writers import Writers, line_writers, robust_writers
 from monolayer.checker.network import Stored
 from monolayer.checker.robust import judge_gates
 from monolayer.checker.rounding import EXP_ULPS
@@ -31,6 +30,9 @@ from monolayer.data.number_formats import FLOAT32, FLOAT64, FORMATS
 from monolayer.data.objects import Config
 from monolayer.data.plan import FileFormat
 from monolayer.errors import ModelFileError
+
+if TYPE_CHECKING:
+    from monolayer.checker.locating.writers import Writers
 
 FORMAT_VERSION = 3
 _NUMBERED = re.compile(r"model-([0-9]{5})-of-([0-9]{5})\.safetensors")
@@ -327,11 +329,23 @@ class ReadoutRow:
     assumes: tuple[str, ...] = ()
 
 
+def _line_writers(stored: Stored, asked: Labelled) -> Writers:
+    from monolayer.checker.locating.writers import line_writers  # only `locate` needs it
+
+    return line_writers(stored, asked)
+
+
+def _robust_writers(stored: Stored, asked: Labelled) -> Writers:
+    from monolayer.checker.locating.writers import robust_writers
+
+    return robust_writers(stored, asked)
+
+
 _LINE = ReadoutRow(
     partial(_line_shapes, more=0),
     _examine_line,
     judge_line,
-    writers=line_writers,
+    writers=_line_writers,
     in_parts=True,
     only=True,
     split=True,
@@ -345,7 +359,7 @@ READOUTS: dict[str, ReadoutRow] = {
         _examine_gates,
         judge_gates,
         own_field=True,
-        writers=robust_writers,
+        writers=_robust_writers,
         noise=True,
         assumes=(f"reciprocal square root within {EXP_ULPS} units in the last place",),
     ),

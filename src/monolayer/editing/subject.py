@@ -24,8 +24,8 @@ from monolayer.editing.difference import Content, array_of, tensor_of
 from monolayer.editing.questions import QuestionSet
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.files import DRAW_KEY
+from monolayer.model.asked import unanswerable
 from monolayer.model.card import Fingerprint
-from monolayer.model.inputs import unanswerable
 from monolayer.model.load import load_monolayer, model_from
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.save import described

@@ -17,9 +17,9 @@ import numpy as np
 from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.host_kind import HostKind
-from monolayer.huggingface.hosts import ATTACHED_MARK
 from monolayer.huggingface.kin import kin_of
 from monolayer.huggingface.manifest import Manifest
+from monolayer.huggingface.marks import ATTACHED_MARK, has_mark
 from monolayer.huggingface.tensors import ModelFiles
 
 
@@ -87,7 +87,7 @@ class LanguageModel:
             "layers": self.layers,
             "parameters": sum(int(np.prod(each.shape)) for each in self.opened.tensors.values()),
             **self.shown,
-            "says_that_facts_were_attached": manifest is not None or ATTACHED_MARK.items() <= self.config.items(),
+            "says_that_facts_were_attached": manifest is not None or has_mark(self.config, ATTACHED_MARK),
         }
 
     @property

@@ -19,12 +19,12 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.formats import HOST_FORMATS
 from monolayer.huggingface.given import GivenModel
 from monolayer.huggingface.host import LEAST_HOST_EPSILON, model_files
-from monolayer.huggingface.hosts import ATTACHED_MARK, IDENTITY, SILENCE
+from monolayer.huggingface.hosts import IDENTITY, SILENCE
+from monolayer.huggingface.marks import ATTACHED_MARK, QUESTIONS_MARK
 from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, NEUTRAL
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import ModelFiles, Tensor
 
-QUESTIONS_MARK = {"questions_by": "monolayer"}
 """Marks in `config.json` that questions were stored. transformers keeps the key and ignores it."""
 POOLING_FILE = "1_Pooling/config.json"
 """Where sentence-transformers says how states are pooled."""

@@ -19,11 +19,11 @@ from monolayer.huggingface.formats import HOST_FORMATS
 from monolayer.huggingface.given import GivenModel
 from monolayer.huggingface.host_kind import HostKind, Role
 from monolayer.huggingface.hosts import (
-    ATTACHED_MARK,
     BUFFERS,
     choose_host,
 )
 from monolayer.huggingface.kin import Kin, kin_of
+from monolayer.huggingface.marks import ATTACHED_MARK
 from monolayer.huggingface.settings import check_settings
 from monolayer.huggingface.strict import ForeignError, read_json
 from monolayer.huggingface.tensors import ModelFiles, Tensor, read_tensors

@@ -9,7 +9,6 @@ from monolayer.huggingface.architectures import HOSTS
 from monolayer.huggingface.host_kind import HostKind
 from monolayer.huggingface.kin import KIN, check_causal
 
-ATTACHED_MARK = {"attached_by": "monolayer"}
 """Marks in `config.json` that facts were attached. transformers keeps the key and ignores it."""
 SILENCE = {
     "relu": 0.0,

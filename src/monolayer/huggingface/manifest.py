@@ -22,7 +22,7 @@ from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.cutting import FactIds
 from monolayer.huggingface.host import COPIED
-from monolayer.huggingface.hosts import ATTACHED_MARK
+from monolayer.huggingface.marks import ATTACHED_MARK, said_by_config
 from monolayer.huggingface.original import OriginalManifest
 from monolayer.huggingface.templates import PLAIN, Template, read_templates
 from monolayer.huggingface.tensors import ModelFiles, opened_files, read_tensors
@@ -195,11 +195,7 @@ def open_attached(folder: str | os.PathLike[str] | ModelFiles) -> ModelFiles:
 
 def _checked_files(opened: OpenFolder) -> ModelFiles:
     """The files of an open folder, whose `config.json` must say that facts were attached."""
-    try:
-        config = json.loads(opened.read("config.json"))
-    except (ValueError, RecursionError):
-        config = None
-    if not Manifest.recognizes(config):
+    if not Manifest.recognizes(said_by_config(opened)):
         raise ModelFileError("not a folder that facts were attached to: its config.json does not say so")
     return read_attached_files(opened)
 

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
 from monolayer.huggingface.host import COPIED
-from monolayer.huggingface.manifest import FILE, Manifest
+from monolayer.huggingface.manifest import FILE
+from monolayer.huggingface.marks import said_by_config, says_stock
 from monolayer.huggingface.tensors import ModelFiles
 
 _JSON = ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json"]
 FILES_READ = (*_JSON, INDEX_FILE, "certificate.json")
 """The files of a stock folder that monolayer reads, besides weights. Some may be missing."""
-
-
-def said_by_config(opened: OpenFolder) -> object:
-    """The content of `config.json` in a folder that is open; None if it is not JSON."""
-    try:
-        return json.loads(opened.read("config.json"))
-    except (ValueError, RecursionError):
-        return None
-
-
-def says_stock(config: object) -> bool:
-    """Whether a `config.json` is one of Hugging Face rather than of monolayer, and mentions no attached facts."""
-    is_hugging_face = isinstance(config, dict) and "model_type" in config and "format" not in config
-    return is_hugging_face and not Manifest.recognizes(config)
 
 
 def stock_files(folder: str | os.PathLike[str]) -> ModelFiles | None:

@@ -18,6 +18,7 @@ from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
 from monolayer.huggingface.given import GivenModel
 from monolayer.huggingface.host import COPIED, TOKENIZER
+from monolayer.huggingface.marks import has_mark
 from monolayer.huggingface.tensors import ModelFiles, file_digest
 from monolayer.huggingface.versioned import Typed, Versioned, check_types, table_of_texts
 
@@ -56,7 +57,7 @@ class OriginalManifest(ABC):
     @classmethod
     def recognizes(cls, config: object) -> bool:
         """Whether the content of a `config.json` says that the folder has such a file."""
-        return isinstance(config, dict) and cls.mark.items() <= config.items()
+        return has_mark(config, cls.mark)
 
     @classmethod
     def in_folder(cls, folder: ModelFiles) -> Self:

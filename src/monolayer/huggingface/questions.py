@@ -17,9 +17,10 @@ from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonFields
 from monolayer.errors import ModelFileError
-from monolayer.huggingface.encoders import QUESTIONS_MARK, Encoder, Pooling, encoder_of
+from monolayer.huggingface.encoders import Encoder, Pooling, encoder_of
 from monolayer.huggingface.host import COPIED
 from monolayer.huggingface.manifest import prompt_digest
+from monolayer.huggingface.marks import QUESTIONS_MARK
 from monolayer.huggingface.original import OriginalManifest
 from monolayer.huggingface.strict import read_json
 from monolayer.huggingface.tensors import ModelFiles, Tensor, read_tensors, tensors_of

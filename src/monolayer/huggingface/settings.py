@@ -17,7 +17,7 @@ from typing import Any
 
 from monolayer.errors import DataError
 from monolayer.huggingface.host_kind import HostKind
-from monolayer.huggingface.hosts import ATTACHED_MARK
+from monolayer.huggingface.marks import ATTACHED_MARK
 
 GENERATION_FILE = "generation_config.json"
 

@@ -22,7 +22,6 @@ from monolayer.data.objects import JsonFields, JsonObject
 from monolayer.data.sequences import Per
 from monolayer.data.text import Script
 from monolayer.table import plural
-from monolayer.theory.bounds import corollary1_counts
 
 
 @dataclass(frozen=True)
@@ -83,6 +82,8 @@ class Summary:
         `counts`: as `Monolayer.counts` gives them. `dim`: numbers per token, 1 for ids; `labels`: numbers per label;
         `entropy`: bits per label, None for reals.
         """
+        from monolayer.theory.bounds import corollary1_counts  # which needs Arb and SciPy
+
         counted, multiplied = corollary1_counts(labelled, dim, labels)
         unknown: JsonFields = dict.fromkeys(("gap", "expected_gap", "margin"))
         usual = {"points": labelled, "draws": 1, "conflicts": 0}

@@ -11,12 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from monolayer.arrays import Bools, Ints
-from monolayer.data import Sequences
-from monolayer.data.names import MOST_SUGGESTED
 from monolayer.errors import DataError
-from monolayer.model.attention import ONE
-from monolayer.model.contexts import readable
+from monolayer.model.asked import check_lengths, no_vector
 from monolayer.model.device import recording
 from monolayer.model.parts import Parts
 from monolayer.table import plural
@@ -60,22 +56,6 @@ def check_input(model: Parts, X: object, lengths: object) -> None:
         raise DataError(f"token {place} of sequence {row} is not finite: NaN and infinity are not allowed")
 
 
-def check_lengths(model: Parts, lengths: Ints) -> None:
-    """Refuse sequences of a length that the model has no answer for."""
-    grid, longest = model.card.grid, int(lengths.max())
-    if grid is not None and (lengths != grid.length).any():
-        row = int(np.flatnonzero(lengths != grid.length)[0])
-        raise DataError(
-            f"sequence {row} has {plural(int(lengths[row]), 'token')}: this model approximates a function of exactly "
-            f"{grid.length} tokens and knows no other length"
-        )
-    positions = getattr(model.positions, "num_embeddings", longest)
-    if longest > positions:
-        raise DataError(
-            f"a sequence of {longest} tokens is longer than any the model was built from: it has {positions} positions"
-        )
-
-
 def _check_ids(model: Parts, X: Tensor, inside: Tensor) -> None:
     if X.dtype not in (torch.int64, torch.int32):
         raise DataError(
@@ -98,59 +78,3 @@ def _first_place(bad: Tensor) -> list[list[int]]:
     """Row and place of the first True in `bad` `(N, n)`, as a list of one pair; an empty list without any."""
     first: list[list[int]] = torch.nonzero(bad)[:1].tolist()
     return first
-
-
-def no_vector(model: Parts, where: str, row: int) -> str:
-    """Why a token has no vector, in words."""
-    if not bool(model.lift.weight[row, ONE].isnan()):
-        return f"{where} has row {row} of lift.weight, which holds NaN or infinity: the weights are damaged"
-    names = model.card.vocabulary
-    assert names is not None  # only ids have rows
-    if names.identity:  # rows for all numbers below the largest
-        return f"{where} is {row}, which the model has never seen, or has forgotten: it has no vector for it"
-    return f"{where} is {names.names[row]!r}, which the model has forgotten: it has no vector for it any more"
-
-
-def unanswerable(model: Parts, data: Sequences, *, suggest: bool = False) -> dict[int, str]:
-    """Sequences of `data`, under their own names, that the model has no answer for; each with the reason.
-
-    They have a token without a vector, or more tokens than there are positions. With `suggest`, the first few reasons
-    name a known token that is spelt alike, which takes longer than the rest. Empty where the tokens are vectors, or
-    of another kind than the model's: `encode` says what is wrong there.
-    """
-    names, theirs = model.card.vocabulary, data.vocabulary
-    if names is None or theirs is None or names.integers != theirs.integers:
-        return {}
-    row = names.find(theirs)[data.tokens]
-    places = np.flatnonzero((row < 0) | blank(model, row.clip(0)))
-    sequences, first = np.unique(data.sequence[places], return_index=True)
-    reasons = {}
-    if model.positions is not None:
-        most = model.positions.num_embeddings
-        for sequence in np.flatnonzero(data.lengths > most).tolist():
-            reasons[sequence] = (
-                f"it has {data.lengths[sequence]:,} tokens, and the model has {plural(most, 'position')}"
-            )
-    for sequence, place in zip(sequences.tolist(), places[first].tolist(), strict=True):
-        where = f"token {int(data.position[place])}"
-        name = theirs.names[int(data.tokens[place])]
-        if row[place] < 0:
-            reasons[sequence] = f"{where} {names.never_seen(name, suggest=suggest and len(reasons) < MOST_SUGGESTED)}"
-        else:
-            reasons[sequence] = no_vector(model, where, int(row[place]))
-    return reasons
-
-
-def blank(model: Parts, rows: Ints) -> Bools:
-    """Which of these rows `(T,)` of the table have no finite vector: ids that the model never saw, or forgot."""
-    if not isinstance(model.lift, nn.Embedding):
-        return np.zeros(len(rows), dtype=bool)
-    weight = model.lift.weight.detach()
-    few = len(rows) < len(weight)
-    lacking: Bools
-    if few and readable(weight):  # a look-up: each call of PyTorch's costs more than NumPy's work
-        lacking = ~np.isfinite(weight.numpy().take(rows, axis=0)).all(axis=1)
-        return lacking
-    vectors = weight[torch.from_numpy(rows).to(weight.device)] if few else weight
-    lacking = (~vectors.isfinite().all(dim=1)).cpu().numpy()
-    return lacking if few else lacking[rows]

@@ -16,7 +16,6 @@ import torch
 
 from monolayer.arrays import Floats, Ints
 from monolayer.data import Sequences
-from monolayer.model.inputs import blank
 from monolayer.model.parts import Parts
 from monolayer.model.shortcut import AskedTensors, labels_by, lines, plan, traced, values
 
@@ -37,7 +36,7 @@ def stored_keys(model: Parts, enough: int | None = EXAMPLES) -> Sequences | None
     fingerprint, names, ordered = model.card.fingerprint, model.card.vocabulary, model.positions is not None
     if fingerprint is None or names is None or model.card.labelling.at_tokens or model.card.script is not None:
         return None
-    known = np.flatnonzero(~blank(model, np.arange(len(names))))
+    known = np.flatnonzero(~model.blank(np.arange(len(names))))
     wanted = len(fingerprint.words) if enough is None else min(enough, len(fingerprint.words))
     keys: list[Ints] = []
     for length in range(1, LONGEST_KEY + 1):

@@ -22,10 +22,11 @@ from torch import Tensor
 from monolayer.arrays import Array
 from monolayer.data import Sequences
 from monolayer.errors import DataError
+from monolayer.model.asked import check_lengths, encoded
 from monolayer.model.card import Summary
 from monolayer.model.device import elsewhere, no_notice_of_kernels
 from monolayer.model.explain import Explanation, explain
-from monolayer.model.inputs import blank, check_input, check_lengths, no_vector
+from monolayer.model.inputs import check_input
 from monolayer.model.parts import Parts
 from monolayer.model.plot import Domain, Figure, plot_approximator, plot_memory
 from monolayer.model.recital import recite
@@ -192,16 +193,12 @@ class Monolayer(Parts):
 
     def encode(self, X: object, *, lengths: object = None) -> Sequences:
         """`X` with the model's own row numbers; a token that the model never saw is an error that names it."""
-        data = Sequences.of(X, lengths=lengths, vocabulary=self.card.vocabulary, like=self.card.manner)
-        if self.card.vocabulary is None:
-            dim = getattr(self.lift, "in_features", None)  # a module that was put in its place may lack the attribute
-            if data.vocabulary is not None or data.tokens.shape[1] != (dim or data.tokens.shape[1]):
-                raise DataError(f"the model takes vectors of {dim or 'real'} numbers")
-        else:
-            if data.vocabulary is None:
-                raise DataError("the model takes ids or strings as tokens, not vectors")
-            for flat in np.flatnonzero(blank(self, data.tokens))[:1].tolist():
-                raise DataError(no_vector(self, data.where(flat), int(data.tokens[flat])))
+        if self.card.vocabulary is not None:
+            return encoded(self, X, lengths)
+        data = Sequences.of(X, lengths=lengths, like=self.card.manner)
+        dim = getattr(self.lift, "in_features", None)  # a module that was put in its place may lack the attribute
+        if data.vocabulary is not None or data.tokens.shape[1] != (dim or data.tokens.shape[1]):
+            raise DataError(f"the model takes vectors of {dim or 'real'} numbers")
         check_lengths(self, data.lengths)
         return data
 

@@ -15,15 +15,14 @@ from monolayer.arrays import Ints
 from monolayer.data import Sequences
 from monolayer.data.names import is_forgotten
 from monolayer.errors import similar_words
-from monolayer.model.inputs import blank
-from monolayer.model.parts import Parts
+from monolayer.model.asked import AskedModel
 
 MOST_TOKENS_TRIED = 1 << 22
 """Tokens of all changed keys together, at most, so that an error takes a fraction of a second to write."""
 _JOINT = {"words": " ", "characters": "", "whole": " "}
 
 
-def nearest_key(model: Parts, data: Sequences, row: int) -> str | None:
+def nearest_key(model: AskedModel, data: Sequences, row: int) -> str | None:
     """The stored key nearest to sequence `row` of `data`, which has its own names, as text; None if none is found."""
     names, theirs, fingerprint = model.card.vocabulary, data.vocabulary, model.card.fingerprint
     if names is None or theirs is None or fingerprint is None or names.integers or theirs.integers:
@@ -32,16 +31,16 @@ def nearest_key(model: Parts, data: Sequences, row: int) -> str | None:
     key = names.find(theirs)[asked]
     if 2 * (len(key) + 1) ** 2 * len(names) > MOST_TOKENS_TRIED:
         return None
-    known = np.flatnonzero(~blank(model, np.arange(len(names))))
+    known = np.flatnonzero(~model.blank(np.arange(len(names))))
     known = np.array([row for row in known.tolist() if not is_forgotten(names.names[row])], dtype=np.int64)
-    longest = None if model.positions is None else model.positions.num_embeddings
+    longest = model.longest
     keys: set[str] = set()
     joint = _JOINT[names.cuts or "characters"]
-    for changed in _changed_keys(key, known, ordered=model.positions is not None):
+    for changed in _changed_keys(key, known, ordered=model.ordered):
         if not len(changed) or (longest is not None and changed.shape[1] > longest) or (changed < 0).any():
             continue
         tried = Sequences(changed.reshape(-1), np.full(len(changed), changed.shape[1]), names)
-        seen = fingerprint.seen(tried, model.positions is not None).reshape(len(changed), -1).all(axis=1)
+        seen = fingerprint.seen(tried, model.ordered).reshape(len(changed), -1).all(axis=1)
         keys |= {joint.join(map(str, names.decode(one).tolist())) for one in changed[seen]}
     text = joint.join(map(str, theirs.decode(asked).tolist()))
     near = similar_words(text, sorted(keys - {text}))

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
+from monolayer.arrays import Bools, Ints
 from monolayer.errors import DataError
-from monolayer.model.attention import RankOneAttention
+from monolayer.model.attention import ONE, RankOneAttention
 from monolayer.model.card import Card
+from monolayer.model.contexts import readable
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.staircase import Readout, Staircase
 
@@ -39,6 +43,35 @@ class Parts(nn.Module):
         self.feed_forward: Readout = feed_forward
         self.head = head
         self.card = card
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it sees the order of tokens."""
+        return self.positions is not None
+
+    @property
+    def longest(self) -> int | None:
+        """How many tokens a sequence may have; None if there is no limit, or a module in its place sets none."""
+        rows: int | None = getattr(self.positions, "num_embeddings", None)
+        return rows
+
+    def blank(self, rows: Ints) -> Bools:
+        """Which of these rows `(T,)` of the table have no finite vector: ids that the model never saw, or forgot."""
+        if not isinstance(self.lift, nn.Embedding):
+            return np.zeros(len(rows), dtype=bool)
+        weight = self.lift.weight.detach()
+        few = len(rows) < len(weight)
+        lacking: Bools
+        if few and readable(weight):  # a look-up: each call of PyTorch's costs more than NumPy's work
+            lacking = ~np.isfinite(weight.numpy().take(rows, axis=0)).all(axis=1)
+            return lacking
+        vectors = weight[torch.from_numpy(rows).to(weight.device)] if few else weight
+        lacking = (~vectors.isfinite().all(dim=1)).cpu().numpy()
+        return lacking if few else lacking[rows]
+
+    def is_forgotten(self, row: int) -> bool:
+        """Whether a row without a vector is one that was forgotten, rather than damaged."""
+        return bool(self.lift.weight[row, ONE].isnan())
 
 
 def staircase_of(model: Parts) -> Staircase:

@@ -17,10 +17,9 @@ import numpy as np
 from monolayer.arrays import Array, Bools, Ints
 from monolayer.data import Sequences
 from monolayer.errors import DataError
+from monolayer.model.asked import AskedModel, unanswerable
 from monolayer.model.card import Fingerprint
-from monolayer.model.inputs import unanswerable
 from monolayer.model.nearest import nearest_key
-from monolayer.model.parts import Parts
 from monolayer.table import quoted
 
 REFUSE: Any = object()
@@ -53,7 +52,7 @@ class UnknownRows(NamedTuple):
     answerable: Ints
 
 
-def unknown_rows(model: Parts, data: Sequences, told: bool) -> UnknownRows:
+def unknown_rows(model: AskedModel, data: Sequences, told: bool) -> UnknownRows:
     """Which sequences of `data`, under their own names, are unknown; `told`: whether fingerprints are asked."""
     refused = np.array(sorted(unanswerable(model, data)), dtype=np.int64)
     answerable = np.setdiff1d(np.arange(len(data)), refused)
@@ -65,14 +64,14 @@ def unknown_rows(model: Parts, data: Sequences, told: bool) -> UnknownRows:
     return UnknownRows(np.union1d(refused, answerable[rows]), answerable)
 
 
-def seen_points(model: Parts, encoded: Sequences) -> Bools:
+def seen_points(model: AskedModel, encoded: Sequences) -> Bools:
     """Which answering places `(P,)` of encoded data are points that the model was built from."""
     if model.card.fingerprint is None:
         raise DataError(NO_FINGERPRINTS)
-    return model.card.fingerprint.seen(encoded, model.positions is not None)
+    return model.card.fingerprint.seen(encoded, model.ordered)
 
 
-def refusal(model: Parts, data: Sequences, rows: Ints) -> DataError:
+def refusal(model: AskedModel, data: Sequences, rows: Ints) -> DataError:
     """The error about sequences `rows` of `data`, under their own names, which the model was not built from."""
     first, one = int(rows[0]), data.select(rows[:1])
     hint = nearest_key(model, data, first)
@@ -118,6 +117,6 @@ def filled(values: Array, places: Ints, count: int, unknown: Any) -> Array:
     return answers
 
 
-def _in_our_rows(model: Parts, data: Sequences) -> Sequences:
+def _in_our_rows(model: AskedModel, data: Sequences) -> Sequences:
     """Sequences that the model can answer, in the numbers of its own names."""
     return data.recoded(model.card.vocabulary)

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from monolayer.data import Sequences
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from monolayer.arrays import Bools
+    from monolayer.data import Sequences
 
     Answers: TypeAlias = "NDArray[np.generic] | list[str | None]"  # label values, or texts after prompts
 

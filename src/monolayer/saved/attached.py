@@ -7,23 +7,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from monolayer.checker.attached.check import judge_attached
-from monolayer.checker.attached.files import read_attached
-from monolayer.checker.certificate import Certificate, Claims
-from monolayer.data import Sequences
-from monolayer.data.folder import FolderKind, OpenFolder
-from monolayer.huggingface.manifest import Manifest, read_attached_files
+from monolayer.huggingface.marks import ATTACHED_MARK
 from monolayer.saved.asking import Asking, Wanted
 from monolayer.saved.extended import SavedExtension
 from monolayer.saved.saved import Sealed
-from monolayer.table import Progress
 
 if TYPE_CHECKING:
     import torch
 
     from monolayer.attaching.folder import Attached
+    from monolayer.checker.certificate import Certificate, Claims
     from monolayer.checker.locating.location import Location
+    from monolayer.data import Sequences
+    from monolayer.data.folder import FolderKind, OpenFolder
     from monolayer.huggingface.bare import LanguageModel
+    from monolayer.huggingface.manifest import Manifest
+    from monolayer.table import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +30,7 @@ class WithFacts(SavedExtension):
     """A host with attached facts (docs/attach.md)."""
 
     needs_folder: ClassVar = True  # transformers load it by its path
-    manifest: ClassVar = Manifest
+    mark: ClassVar = ATTACHED_MARK
     called: ClassVar = "a folder with attached facts"
     is_a: ClassVar = "a language model"
     checking: ClassVar = "checking every answer"
@@ -39,15 +38,27 @@ class WithFacts(SavedExtension):
     @classmethod
     def read(cls, opened: OpenFolder) -> WithFacts:
         """The files of an open folder; its weights are mapped into memory."""
+        from monolayer.huggingface.manifest import read_attached_files
+
         return cls(opened.path, read_attached_files(opened))
+
+    @classmethod
+    def manifest(cls) -> type[Manifest]:
+        """The class of `attached.json`."""
+        from monolayer.huggingface.manifest import Manifest
+
+        return Manifest
 
     @property
     def sealed(self) -> Sealed:
         """Every file of the folder that transformers reads, and the list of facts."""
+        from monolayer.checker.attached.files import read_attached
+
         return Sealed.of(read_attached(self.opened).digest(), self.opened.content)
 
     def judged(self, data: Sequences, claims: Claims) -> tuple[Certificate, Callable[[Progress], Any]]:
         """What the files prove, and the measurement of every answer."""
+        from monolayer.checker.attached.check import judge_attached
 
         def ask(report: Progress) -> Any:
             from monolayer.attaching.measuring import measure_answers

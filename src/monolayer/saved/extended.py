@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from monolayer.checker.certificate import Certificate, Claims
-from monolayer.data import Sequences
-from monolayer.data.layout import Manner
 from monolayer.errors import DataError, needs_extra
-from monolayer.huggingface.original import OriginalManifest
-from monolayer.huggingface.tensors import ModelFiles
-from monolayer.saved.measured import asked_here
+from monolayer.huggingface.marks import has_mark
 from monolayer.saved.saved import Inspected, Saved
 from monolayer.saved.stock import explained
-from monolayer.table import Progress
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from monolayer.attaching.extended import ExtendedModel
+    from monolayer.checker.certificate import Certificate, Claims
+    from monolayer.data import Sequences
+    from monolayer.data.layout import Manner
+    from monolayer.huggingface.original import OriginalManifest
+    from monolayer.huggingface.tensors import ModelFiles
     from monolayer.model.monolayer import Monolayer
+    from monolayer.table import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,8 @@ class SavedExtension(Saved):
 
     path: Path
     opened: ModelFiles
-    manifest: ClassVar[type[OriginalManifest]]
-    """The file that says what was stored, and how the folder is recognized."""
+    mark: ClassVar[Mapping[str, object]]
+    """What `config.json` says of such a folder."""
     called: ClassVar[str]
     """What errors call such a folder: 'a folder with attached facts'."""
     is_a: ClassVar[str]
@@ -44,12 +44,17 @@ class SavedExtension(Saved):
     @classmethod
     def recognizes(cls, config: object) -> bool:
         """A `config.json` with the mark of what was stored."""
-        return cls.manifest.recognizes(config)
+        return has_mark(config, cls.mark)
+
+    @classmethod
+    @abstractmethod
+    def manifest(cls) -> type[OriginalManifest]:
+        """The file that says what was stored."""
 
     @property
     def manner(self) -> Manner:
         """Texts and answers, as they were given, in files of the form that they were read from."""
-        return self.manifest.manner_in(self.opened)
+        return self.manifest().manner_in(self.opened)
 
     def check(self, claims: Claims) -> None:
         """Only `only`, `host` and `ask` are claims about it. Asking needs transformers."""
@@ -83,6 +88,8 @@ class SavedExtension(Saved):
             return replace(proof, measured=(*proof.measured, "not measured here: transformers is not installed"))
         if proof.verdict == "refuted":
             return proof
+        from monolayer.saved.measured import asked_here
+
         part: Progress = lambda stage, share: report(stage, 0.2 + 0.8 * share)  # noqa: E731
         proof, measured = asked_here(proof, lambda: ask(part))
         return proof if measured is None else self.weighed(proof, measured, claims)

@@ -11,7 +11,7 @@ from typing import Any
 
 from monolayer.data.folder import OpenFolder, read_together
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.opened import said_by_config
+from monolayer.huggingface.marks import said_by_config
 from monolayer.saved.attached import WithFacts
 from monolayer.saved.own import Own
 from monolayer.saved.questions import WithQuestions

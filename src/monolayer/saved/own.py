@@ -7,13 +7,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from monolayer.checker.certificate import Certificate, Claims
-from monolayer.checker.check import check_claims, compared_with_old, judge_data, judge_own
 from monolayer.checker.format import READOUTS
-from monolayer.checker.labelled import Load
-from monolayer.checker.network import Stored
 from monolayer.checker.stored import OwnFiles, examined, files_of_model
-from monolayer.data import Sequences
 from monolayer.data.folder import MODEL, FolderKind, OpenFolder, read_together
 from monolayer.data.form import SourceForm
 from monolayer.data.layout import Manner
@@ -22,14 +17,18 @@ from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
 from monolayer.saved.asking import Asking, Wanted
 from monolayer.saved.saved import Inspected, Saved, Sealed
-from monolayer.table import Progress
 
 if TYPE_CHECKING:
     import torch
 
+    from monolayer.checker.certificate import Certificate, Claims
+    from monolayer.checker.labelled import Load
     from monolayer.checker.locating.location import Location
+    from monolayer.checker.network import Stored
+    from monolayer.data import Sequences
     from monolayer.model.monolayer import Monolayer
     from monolayer.model.uniform import Uniform
+    from monolayer.table import Progress
 
 
 @dataclass(eq=False)
@@ -99,10 +98,14 @@ class Own(Saved):
 
     def check(self, claims: Claims) -> None:
         """The claims that can be made depend on the readout."""
+        from monolayer.checker.check import check_claims
+
         check_claims(claims, self.stored)
 
     def prove(self, data: Any, claims: Claims, report: Progress) -> Certificate:
         """The certificate, with a note on the one that lies in the folder."""
+        from monolayer.checker.check import compared_with_old, judge_own
+
         report("checking every label", 0.0)
         return compared_with_old(self.stored.certificate, judge_own(self.stored, data, claims))
 
@@ -113,6 +116,8 @@ class Own(Saved):
 
     def judge_parts(self, parts: list[Load]) -> Certificate:
         """The certificate for data in several files."""
+        from monolayer.checker.check import compared_with_old, judge_data
+
         return compared_with_old(self.stored.certificate, judge_data(self.stored, parts))
 
     def check_locates(self) -> None:
@@ -137,7 +142,7 @@ class Own(Saved):
 
     def asking(self, model: Any, wanted: Wanted) -> Asking:
         """Through the shortcut or the dense pass; keys of a table are recognized by their fingerprints."""
-        from monolayer.model.inputs import unanswerable
+        from monolayer.model.asked import unanswerable
         from monolayer.model.nearest import nearest_key
         from monolayer.model.uniform import Uniform
         from monolayer.model.unknown import REFUSE, tells_unknown

@@ -6,29 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from monolayer.checker.certificate import Certificate, Claims
-from monolayer.checker.questions.check import judge_questions
-from monolayer.checker.questions.files import read_questions
-from monolayer.data import Sequences
-from monolayer.data.folder import FolderKind, OpenFolder
-from monolayer.huggingface.questions import QUESTIONS, QuestionsManifest, read_question_files
+from monolayer.huggingface.marks import QUESTIONS_MARK
 from monolayer.saved.asking import Asking, Wanted
 from monolayer.saved.extended import SavedExtension
 from monolayer.saved.saved import Sealed
-from monolayer.table import Progress, plural
+from monolayer.table import plural
 
 if TYPE_CHECKING:
     import torch
 
     from monolayer.attaching.questions.folder import Recognizer
+    from monolayer.checker.certificate import Certificate, Claims
     from monolayer.checker.locating.location import Location
+    from monolayer.data import Sequences
+    from monolayer.data.folder import FolderKind, OpenFolder
+    from monolayer.huggingface.questions import QuestionsManifest
+    from monolayer.table import Progress
 
 
 @dataclass(frozen=True, eq=False)
 class WithQuestions(SavedExtension):
     """An encoder with questions (docs/understand.md)."""
 
-    manifest: ClassVar = QuestionsManifest
+    mark: ClassVar = QUESTIONS_MARK
     called: ClassVar = "an encoder with questions"
     is_a: ClassVar = "a classifier"
     checking: ClassVar = "checking every question"
@@ -36,15 +36,28 @@ class WithQuestions(SavedExtension):
     @classmethod
     def read(cls, opened: OpenFolder) -> WithQuestions:
         """The files of an open folder; its weights are mapped into memory."""
+        from monolayer.huggingface.questions import read_question_files
+
         return cls(opened.path, read_question_files(opened))
+
+    @classmethod
+    def manifest(cls) -> type[QuestionsManifest]:
+        """The class of `questions.json`."""
+        from monolayer.huggingface.questions import QuestionsManifest
+
+        return QuestionsManifest
 
     @property
     def sealed(self) -> Sealed:
         """Every file of the folder that transformers reads, and the list of questions."""
+        from monolayer.checker.questions.files import read_questions
+
         return Sealed.of(read_questions(self.opened).digest(), self.opened.content)
 
     def judged(self, data: Sequences, claims: Claims) -> tuple[Certificate, Callable[[Progress], Any]]:
         """What the files prove about every embedding, and the measurement of every question."""
+        from monolayer.checker.questions.check import judge_questions
+
         judged = judge_questions(self.opened, data, only=claims.only, host=claims.host)
 
         def ask(report: Progress) -> Any:
@@ -89,4 +102,6 @@ class WithQuestions(SavedExtension):
     @property
     def replaces(self) -> FolderKind:
         """Other encoders with questions."""
+        from monolayer.huggingface.questions import QUESTIONS
+
         return QUESTIONS

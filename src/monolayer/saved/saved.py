@@ -12,16 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from monolayer.checker.certificate import Certificate, Claims
-from monolayer.checker.labelled import Load
-from monolayer.data import Sequences
-from monolayer.data.folder import FolderKind, OpenFolder
-from monolayer.data.layout import Manner
 from monolayer.data.objects import JsonObject
-from monolayer.data.text import Script
 from monolayer.errors import ModelFileError
-from monolayer.saved.asking import Asking, Wanted
-from monolayer.table import Progress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,10 +21,18 @@ if TYPE_CHECKING:
     import torch
 
     from monolayer.attaching.extended import ExtendedModel
+    from monolayer.checker.certificate import Certificate, Claims
+    from monolayer.checker.labelled import Load
     from monolayer.checker.locating.location import Location
+    from monolayer.data import Sequences
+    from monolayer.data.folder import FolderKind, OpenFolder
+    from monolayer.data.layout import Manner
+    from monolayer.data.text import Script
     from monolayer.huggingface.bare import LanguageModel
     from monolayer.model.card import Summary
     from monolayer.model.monolayer import Monolayer
+    from monolayer.saved.asking import Asking, Wanted
+    from monolayer.table import Progress
 
 
 class Inspected(NamedTuple):
@@ -140,9 +140,13 @@ class Saved(ABC):
     def load(self, device: torch.device | str | None = None) -> Any:
         """The model in memory: something with `predict`, `save` and a `card`."""
 
+    def light(self) -> Any:
+        """A model for a few inputs, with what `asking` needs of it: one that does not wait for PyTorch, or `load()`."""
+        return self.load()
+
     @abstractmethod
     def asking(self, model: Any, wanted: Wanted) -> Asking:
-        """How `predict` asks `model`, which `load` returned.
+        """How `predict` asks `model`, which `load` or `light` returned.
 
         An error if the model cannot tell what it was built from, and is asked to.
         """

@@ -7,29 +7,27 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from monolayer.checker.certificate import CERTIFICATE_FILE, Certificate, Claims
-from monolayer.checker.check import check_claims, compared_with_old
-from monolayer.checker.stock.check import judge_stock
-from monolayer.data import Sequences
-from monolayer.data.folder import FolderKind, OpenFolder
 from monolayer.data.layout import Manner
 from monolayer.errors import DataError
-from monolayer.huggingface.opened import read_stock_files, says_stock
-from monolayer.huggingface.reading import AskedAs, asked_as, read_folder
-from monolayer.huggingface.tensors import ModelFiles
+from monolayer.huggingface.marks import says_stock
 from monolayer.saved.asking import Asking, Wanted
 from monolayer.saved.saved import Inspected, Saved, Sealed
-from monolayer.table import Progress
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import torch
 
+    from monolayer.checker.certificate import Certificate, Claims
     from monolayer.checker.locating.location import Location
+    from monolayer.data import Sequences
+    from monolayer.data.folder import FolderKind, OpenFolder
     from monolayer.huggingface.bare import LanguageModel
+    from monolayer.huggingface.reading import AskedAs
+    from monolayer.huggingface.tensors import ModelFiles
     from monolayer.model.monolayer import Monolayer
     from monolayer.stock.folder import StockModel
+    from monolayer.table import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +45,14 @@ class Stock(Saved):
     @classmethod
     def read(cls, opened: OpenFolder) -> Stock:
         """The contents of the files of an open folder."""
+        from monolayer.huggingface.opened import read_stock_files
+
         return cls(opened.path, read_stock_files(opened))
 
     @cached_property
     def _asked_as(self) -> AskedAs:
+        from monolayer.huggingface.reading import asked_as
+
         return asked_as(self.files)
 
     @property
@@ -62,6 +64,8 @@ class Stock(Saved):
     @property
     def sealed(self) -> Sealed:
         """Every file of the folder that transformers reads."""
+        from monolayer.huggingface.reading import read_folder
+
         read = read_folder(self.files)
         return Sealed.of(read.digest(), read.content)
 
@@ -72,10 +76,16 @@ class Stock(Saved):
 
     def check(self, claims: Claims) -> None:
         """Noise and short formats are claimed about robust models of monolayer only."""
+        from monolayer.checker.check import check_claims
+
         check_claims(claims, None)
 
     def prove(self, data: Any, claims: Claims, report: Progress) -> Certificate:
         """The certificate, with a note on the one that lies in the folder."""
+        from monolayer.checker.certificate import CERTIFICATE_FILE
+        from monolayer.checker.check import compared_with_old
+        from monolayer.checker.stock.check import judge_stock
+
         report("checking every label", 0.0)
         proof = judge_stock(self.files, data, only=claims.only, report=report)
         return compared_with_old(self.files.content[CERTIFICATE_FILE], proof)
