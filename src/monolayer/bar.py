@@ -60,6 +60,9 @@ def time_left(seconds: float | None) -> str:
 @contextmanager
 def bar(console: Console, *, shown: bool = True) -> Iterator[Progress]:
     """Show a bar while the block runs, if `console` is a terminal or a notebook; `step(stage, share)` moves it."""
+    if not shown or not (console.is_terminal or console.is_jupyter):
+        yield lambda stage, share: None
+        return
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
     from rich.text import Text
@@ -82,7 +85,6 @@ def bar(console: Console, *, shown: bool = True) -> Iterator[Progress]:
         Done(),
         console=console,
         transient=True,
-        disable=not shown or not (console.is_terminal or console.is_jupyter),
     )
     with display:
         task = display.add_task("", total=1.0)

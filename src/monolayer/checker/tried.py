@@ -73,7 +73,7 @@ def try_model(stored: Stored, parts: list[LoadPoints], claims: Claims, first: tu
         asked = part()
         named = [one.sequence - before for one in first if 0 <= one.sequence - before < len(asked.data)]
         rows = np.unique(_sequence_of(asked, np.arange(len(asked))))
-        work = partial(_work, network, asked.labelling.at_tokens)
+        work = partial(work_of, network, asked.labelling.at_tokens)
         for batch in batches(asked.data.lengths, rows, named, work, stored.config["width"], left):
             left -= batch.work
             label, bad, answer = _compared(stored, asked, batch, network, claims.tolerance or 0.0)
@@ -113,7 +113,7 @@ def batches(
             yield Batch(some, len(some) * works[length], length)
 
 
-def _work(network: Evaluation, at_tokens: bool, length: int) -> int:
+def work_of(network: Evaluation, at_tokens: bool, length: int) -> int:
     """About how many products a sequence of `length` tokens takes, at all places that answer."""
     return network.work(length, length if at_tokens else 1)
 

@@ -79,8 +79,9 @@ def predict(
         check_file(out, overwrite)
         out.parent.mkdir(parents=True, exist_ok=True)
     saved = open_model(folder)
-    model: Answering = saved.load(device)
     wanted = Wanted(strict, unknown, dense, device)
+    few = bool(text) and device is None and not dense
+    model: Answering = saved.light(wanted) if few else saved.load(device)
     asking = saved.asking(model, wanted)
     with nullcontext(None if as_json else sys.stdout) if out is None else new_file(out) as file:
         answers = _AllAnswers(model, wanted, None if file is None else AnswerFile(out, file, wanted.marks))

@@ -180,6 +180,10 @@ class Fingerprint:
         return len(self.words) / 2.0**64
 
 
+SAME = ("kind", "per", "scalar", "causal", "next_token", "draw")
+"""Fields of `config.json` that a card has under the same name."""
+
+
 @dataclass(frozen=True)
 class Card:
     """Names and kinds of tokens and labels, and the summary."""
@@ -206,6 +210,23 @@ class Card:
     """The form of the files or tables that it was built from; None for other data."""
     fingerprint: Fingerprint | None = field(default=None, repr=False, compare=False)
     """Fingerprints of the points that the model was built from; None if they were not asked for."""
+
+    @classmethod
+    def described(
+        cls, config: JsonFields, vocabulary: Names | None, classes: Names | None, fingerprint: Fingerprint | None
+    ) -> Card:
+        """The card of the model with this `config.json`, these names and these fingerprints."""
+        grid, summary, script = (config[key] for key in ("grid", "summary", "script"))
+        return cls(
+            vocabulary,
+            classes,
+            **{key: config[key] for key in SAME},
+            grid=None if grid is None else Grid(**grid),
+            summary=None if summary is None else Summary.from_json(summary),
+            script=None if script is None else Script(**script),
+            form=SourceForm.from_json(config["form"]),
+            fingerprint=fingerprint,
+        )
 
     @property
     def labelling(self) -> Labelling:

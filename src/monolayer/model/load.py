@@ -22,18 +22,16 @@ from monolayer.arrays import Words
 from monolayer.data import Names
 from monolayer.data.choices import Unit
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, OpenFolder, read_together
-from monolayer.data.form import SourceForm
 from monolayer.data.model_kinds import kind_of
 from monolayer.data.objects import Config, JsonFields
-from monolayer.data.text import Script
 from monolayer.errors import DataError, ModelFileError
-from monolayer.model.card import Card, Fingerprint, Grid, Summary
+from monolayer.model.card import Card, Fingerprint
 from monolayer.model.device import check_device
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
 from monolayer.model.quantizer import Quantizer
 from monolayer.model.readouts import READOUTS
-from monolayer.model.save import SAME, config_digest, shapes_of
+from monolayer.model.save import config_digest, shapes_of
 from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, check_config, check_names, check_tensors, parse
 from monolayer.model.sharded import check_index, is_shard, joined_tensors
 from monolayer.model.torch_settings import own_settings
@@ -109,17 +107,9 @@ def model_from(config: Config, names: JsonFields, tensors: dict[str, Tensor], me
         start = f"{prefix}."
         return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
 
-    grid, summary = config["grid"], config["summary"]
-    card = Card(
-        vocabulary=_names_of(config["vocabulary"], names, config["unit"]),
-        classes=_names_of(config["classes"], names),
-        **{key: config[key] for key in SAME},
-        grid=None if grid is None else Grid(**grid),
-        summary=None if summary is None else Summary.from_json(summary),
-        script=None if config["script"] is None else Script(**config["script"]),
-        form=SourceForm.from_json(config["form"]),
-        fingerprint=None if memory is None else Fingerprint(_fingerprints(memory), config["per"], config["causal"]),
-    )
+    vocabulary = _names_of(config["vocabulary"], names, config["unit"])
+    fingerprint = None if memory is None else Fingerprint(_fingerprints(memory), config["per"], config["causal"])
+    card = Card.described(config, vocabulary, _names_of(config["classes"], names), fingerprint)
     four = (tensors[f"attention.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     row = READOUTS[config["readout"]]
     return Monolayer(
@@ -130,7 +120,7 @@ def model_from(config: Config, names: JsonFields, tensors: dict[str, Tensor], me
         row.readout.stored(config, under("feed_forward")),
         layer("head"),
         card,
-        None if grid is None else Quantizer(**under("quantizer")),
+        None if card.grid is None else Quantizer(**under("quantizer")),
     )
 
 

@@ -23,14 +23,11 @@ from monolayer.data import Names
 from monolayer.data.folder import INDEX_FILE, WEIGHTS_FILE, new_folder
 from monolayer.data.objects import Config, JsonObject
 from monolayer.errors import DataError, ModelFileError
-from monolayer.model.card import Fingerprint
+from monolayer.model.card import SAME, Fingerprint
 from monolayer.model.fields import NameLists
 from monolayer.model.parts import Parts
 from monolayer.model.schema import CONFIG, MEMORY, NAMES_FILE, VERSION, check_config, check_tensors
 from monolayer.model.sharded import SPLIT, index_json, part_bytes, shard_names
-
-SAME = ("kind", "per", "scalar", "causal", "next_token", "draw")
-"""Fields of `config.json` that a card has under the same name."""
 
 
 def save(

@@ -140,15 +140,28 @@ class Own(Saved):
 
         return model_in(self.path, self._taken().contents, device=device)
 
+    def light(self, wanted: Wanted) -> Any:
+        """A memorizer whose answers are read from its files, as far as they are proved; the network for others."""
+        from monolayer.saved.light import LightMemorizer
+
+        contents, _ = files = self._taken()
+        try:
+            stored = examined(contents)
+        except ModelFileError:  # whatever loads the network says what is wrong, in its own words
+            stored = None
+        if stored is None or not kind_of(stored.config).holds_facts or not LightMemorizer.takes(stored):
+            self.files = files
+            return self.load()
+        return LightMemorizer(stored, partial(_network, self.path, contents), seen_only=wanted.strict is not False)
+
     def asking(self, model: Any, wanted: Wanted) -> Asking:
         """Through the shortcut or the dense pass; keys of a table are recognized by their fingerprints."""
         from monolayer.model.asked import unanswerable
         from monolayer.model.nearest import nearest_key
-        from monolayer.model.uniform import Uniform
         from monolayer.model.unknown import REFUSE, tells_unknown
 
         path: Literal["dense", "auto"] = "dense" if wanted.dense else "auto"
-        if isinstance(model, Uniform):
+        if not kind_of({"kind": model.card.kind}).holds_facts and model.card.grid is None:  # for the maximum norm
             if wanted.told:
                 model.check_strict()
             return Asking(lambda _: {}, partial(model.labels, path=path))
@@ -179,6 +192,13 @@ class Own(Saved):
         from monolayer.model.load import load_monolayer
 
         return load_monolayer(self.load())
+
+
+def _network(path: Path, contents: dict[str, Any]) -> Monolayer | Uniform:
+    """The network in the contents of its files."""
+    from monolayer.model.load import model_in
+
+    return model_in(path, contents)
 
 
 def _plot(model: Monolayer | Uniform, token: str | None) -> Any:

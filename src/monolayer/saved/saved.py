@@ -140,7 +140,7 @@ class Saved(ABC):
     def load(self, device: torch.device | str | None = None) -> Any:
         """The model in memory: something with `predict`, `save` and a `card`."""
 
-    def light(self) -> Any:
+    def light(self, wanted: Wanted) -> Any:
         """A model for a few inputs, with what `asking` needs of it: one that does not wait for PyTorch, or `load()`."""
         return self.load()
 
