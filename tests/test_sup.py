@@ -547,3 +547,19 @@ def test_a_saved_network_answers_from_the_command_line(tmp_path: Path, capsys: p
     ml.approximate(SORT, 1, 3, cells=8, norm="sup").save(folder, overwrite=True)
     assert run(["predict", folder, str(data)]) == 0
     assert "no bound on its error" in capsys.readouterr().err
+
+
+def test_the_network_looks_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ml.approximate(TARGETS["force"].function, 2, 2, cells=3, norm="sup")
+    X = torch.from_numpy(np.random.default_rng(0).random((5, 2, 2)))
+    found = model.predict(X)
+
+    def look_up(*_: object) -> None:
+        raise AssertionError
+
+    for bends in (Interpolation, Bends):
+        monkeypatch.setattr(bends, "look_up", look_up)
+    with torch.no_grad():
+        assert model(X).numpy() == pytest.approx(found, abs=1e-9)
+    with pytest.raises(AssertionError):
+        model.predict(X)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from flint import arb
 from safetensors.numpy import load_file
 
@@ -23,7 +22,6 @@ from monolayer.checker.seen import Seen, ball
 from monolayer.checker.stored import read_model
 from monolayer.data import Sequences
 from monolayer.errors import DataError, PrecisionError
-from monolayer.model.uniform import Bends, Interpolation
 from monolayer.theory.balls import precision
 from monolayer.theory.targets import TARGETS
 from tests.stored_models import resealed
@@ -180,22 +178,6 @@ def test_from_a_folder_and_with_positions(tmp_path: Path) -> None:
     model = ml.approximate(SORT, 1, 3, cells=4, positions=True)
     one, two = ml.confuse(model, SORT), ml.confuse(model.save(tmp_path / "m"), SORT)
     assert one.error == two.error >= 0.2499
-
-
-def test_the_network_looks_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ml.approximate(SORT, 1, 3, cells=4, positions=True)
-    X = torch.from_numpy(np.random.default_rng(0).random((5, 3, 1)))
-    found = model.predict(X)
-
-    def look_up(*_: object) -> None:
-        raise AssertionError
-
-    for bends in (Interpolation, Bends):
-        monkeypatch.setattr(bends, "look_up", look_up)
-    with torch.no_grad():
-        assert model(X).numpy() == pytest.approx(found, abs=1e-9)
-    with pytest.raises(AssertionError):
-        model.predict(X)
 
 
 def test_two_numbers_need_not_be_confused() -> None:
