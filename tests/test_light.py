@@ -138,6 +138,15 @@ def test_random_weights_are_answered_only_where_the_proof_holds(readout: str, tm
     assert answered
 
 
+def test_nothing_is_proved_where_subnormal_numbers_count_as_0(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, data = read_model(folders["a table"]), ml.load(folders["a table"]).encode(["a b"])
+    assert proved_classes(stored, data, np.zeros(1, dtype=np.int64)) is not None
+    monkeypatch.setattr("monolayer.checker.answers.subnormals_are_flushed", lambda: True)
+    assert proved_classes(stored, data, np.zeros(1, dtype=np.int64)) is None
+
+
 def test_an_evaluation_that_errs_is_not_believed(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the wrong class is the largest. Its proof fails, and the network is asked."""
     right = Evaluation.outputs

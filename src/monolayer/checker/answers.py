@@ -20,6 +20,7 @@ from monolayer.checker.tried import MOST_WORK, batches, work_of
 from monolayer.data import Sequences
 from monolayer.data.labelling import LABELLINGS
 from monolayer.data.labels import Labels
+from monolayer.data.subnormal import subnormals_are_flushed
 
 
 def proved_classes(stored: Stored, data: Sequences, places: Ints) -> Ints | None:
@@ -27,6 +28,8 @@ def proved_classes(stored: Stored, data: Sequences, places: Ints) -> Ints | None
 
     `data`: ids in the row numbers of the model's vocabulary.
     """
+    if subnormals_are_flushed():  # then nothing is proved here, and `certify` refuses
+        return None
     network, labelling = Evaluation(stored), LABELLINGS[stored.config["per"]]
     classes = np.full(labelling.count(data), -1)
     rows = np.unique(labelling.rows(data, places))
@@ -37,9 +40,9 @@ def proved_classes(stored: Stored, data: Sequences, places: Ints) -> Ints | None
         outputs = network.outputs(data.tokens[flat], at)
         classes[flat if labelling.at_tokens else batch.rows[:, None]] = outputs.argmax(axis=2)
     answers = classes[places]
-    labels = Labels(answers, labelling.belongs_to, stored.classes, False, places)
-    if (answers < 0).any():  # too much work for the evaluation
+    if (answers < 0).any():  # more work than an evaluation may cost
         return None
+    labels = Labels(answers, labelling.belongs_to, stored.classes, False, places)
     return answers if judge_own(stored, replace(data, labels=labels), Claims()).verdict == "proved" else None
 
 
