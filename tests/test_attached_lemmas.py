@@ -242,15 +242,19 @@ def test_lemma_a2_what_neurons_that_are_awake_together_add(
     caps, N = caps_of(found), len(found.bias)
     monkeypatch.setattr(caps_module, "COSINES_AT_ONCE", 5 * N)
     v = V["float16"]
-    each = PADDING * (1.0 + 2.0 * gamma(NEURONS + 8) + 4.0 * v) * caps.most[:, None] * np.abs(found.writes)
+    factor = PADDING * (1.0 + 2.0 * gamma(NEURONS + 8) + 4.0 * v)
+    each = factor * caps.most[:, None] * np.abs(found.writes)
     awake = [math.acos(max(-1.0, min(1.0, s / caps.anywhere))) for s in caps.silent.tolist()]
     most = np.zeros(D)
     for j in range(NEURONS):
         total = each[j].copy()
         for i in range(NEURONS):
             apart = math.sqrt(math.fsum(((caps.keys[i] - caps.keys[j]) ** 2).tolist()))
-            if i != j and 2.0 * math.asin(min(1.0, apart / 2.0)) * (1.0 - 2.0**-20) < awake[i] + awake[j]:
-                total += each[i]
+            angle = 2.0 * math.asin(min(1.0, apart / 2.0)) * (1.0 - 2.0**-20)
+            if i != j and angle < awake[i] + awake[j]:
+                # Where the key of j is nearer, the state is half of that angle away from the key of i.
+                height = caps.alpha[i] * caps.anywhere * math.cos(angle / 2.0) + caps.bias[i] + caps.err[i]
+                total += factor * (1.01 + 4.0 * v) * max(1.0, height) * np.abs(found.writes[i])
         most = np.maximum(most, total)
     room = LARGEST["float16"] - caps.fmt.coordinate
     assert each[:NEURONS].sum(axis=0).max() > 1.5 * most.max()  # not all are awake together
@@ -261,6 +265,27 @@ def test_lemma_a2_what_neurons_that_are_awake_together_add(
         else:
             with pytest.raises(UnhandledError, match="in front of the last block"):
                 near_pairs(replace(found, writes=rows), caps)
+
+
+def test_lemma_a2_no_state_makes_a_block_write_more(folders: Callable[[str], Any]) -> None:
+    """States at, between and around keys that are near each other, against the bound for two of them."""
+    found = folders("float16")
+    caps = caps_of(found)
+    awake, draw = np.arccos(caps.silent / caps.anywhere), np.random.default_rng(0)
+    for share in (0.1, 0.5, 0.9):
+        pair = caps_of(turned_to(found, 1, 0, share * float(awake[0] + awake[1])))
+        one, two = pair.keys[:2]
+        angle = math.acos(min(1.0, float(one @ two)))
+        bound = max(
+            pair.most[j] + pair.returned_at(np.array([math.cos(angle / 2.0)]), np.array([1 - j]))[0] for j in (0, 1)
+        )
+        states = [part * one + (1.0 - part) * two for part in np.linspace(-0.5, 1.5, 101)]
+        states += [state + 0.02 * draw.normal(size=D) / np.sqrt(D) for state in states]
+        heights = [pair.anywhere * pair.keys[:2] @ (state / np.sqrt(state @ state)) for state in states]
+        sums = [np.maximum(0.0, pair.alpha[:2] * height + pair.bias[:2] + pair.err[:2]).sum() for height in heights]
+        assert max(sums) <= bound
+        assert max(sums) > 0.6 * bound
+        assert bound < 0.999 * pair.most[:2].sum()
 
 
 @pytest.mark.parametrize(("share", "sure"), [(0.999, True), (1.001, False)])
@@ -467,14 +492,14 @@ def test_lemma_a3_the_widest_cap_and_the_neuron_that_hears_most_meet_at_the_sum_
 def test_lemma_a2_two_neurons_are_awake_together_up_to_the_sum_of_their_angles(
     share: float, together: bool, folders: Callable[[str], Any]
 ) -> None:
-    """Each of them alone writes 0.7 of what is finite in front of the last block."""
+    """Each of them alone writes 0.99 of what is finite in front of the last block, and the other one a little."""
     found = folders("float16")
     caps = caps_of(found)
     awake = np.arccos(caps.silent / caps.anywhere)
     moved = turned_to(found, 1, 0, share * float(awake[0] + awake[1]))
     for side in (1.0, -1.0):
         writes = np.zeros_like(found.writes)
-        writes[:2, 5] = side * 0.7 * (LARGEST["float16"] - caps.fmt.coordinate) / caps.most[:2]
+        writes[:2, 5] = side * 0.99 * (LARGEST["float16"] - caps.fmt.coordinate) / caps.most[:2]
         changed = replace(moved, writes=writes)
         if together:
             with pytest.raises(UnhandledError, match="in front of the last block"):

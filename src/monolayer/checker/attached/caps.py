@@ -111,6 +111,10 @@ class Caps:
         half = np.minimum(_arccos(self.wanted / longest), float(np.arccos(1.0 - self.fmt.core)))
         return Around(half, longest)
 
+    def returned_at(self, cosines: Floats, which: Ints) -> Floats:
+        """The most that the neurons `which` `(n,)` return where the cosines with their keys are no larger (A2)."""
+        return _returned(self.alpha[which] * self.anywhere * cosines + self.bias[which] + self.err[which], self.fmt)
+
     def narrowed(self, which: Bools) -> Caps:
         """These caps, narrowed for the neurons `which` `(N,)`, except where a narrow cap would be almost empty."""
         level = np.maximum(self.level, self.fmt.narrow * self.response)
@@ -122,6 +126,15 @@ class Caps:
 def _arccos(cosines: Floats) -> Floats:
     angle: Floats = np.arccos(np.clip(cosines, -1.0, 1.0))
     return angle
+
+
+def _returned(inputs: Floats, fmt: HostFormat) -> Floats:
+    """The most that neurons return at such inputs `(n,)` (A2).
+
+    Before its roundings, an activation is at most its input where that is above 0, and above −1 everywhere.
+    """
+    most: Floats = (1.01 + 4.0 * fmt.unit) * np.maximum(1.0, inputs)
+    return most
 
 
 def _wide_level(fmt: HostFormat, T: float, err: Floats, floor: float) -> Floats:
@@ -166,8 +179,7 @@ def caps_of(attached: AttachedFolder) -> Caps:
     longest = np.full(len(alpha), 1.0 + eta)
     if fmt.short:  # |û| = ⟨k, û⟩/cos, where the input is at most `high` T and 1 − cos at most `turned`
         longest = np.minimum(longest, (fmt.high * T - bias) / alpha / (1.0 - fmt.turned(T / alpha)))
-    # Before its roundings, an activation is at most its input where that is above 0, and above −1 everywhere.
-    most = (1.01 + 4.0 * fmt.unit) * np.maximum(1.0, alpha * anywhere + bias + err)
+    most = _returned(alpha * anywhere + bias + err, fmt)
     keys = attached.reads / length[:, None]
     state = next(lengths_to_prove(fmt, attached.manifest.longest))
     return Caps(keys, alpha, bias, err, wanted, level, longest, silent, most, T, floor, eta, anywhere, state, fmt)
@@ -248,7 +260,7 @@ def near_pairs(attached: AttachedFolder, caps: Caps) -> Near:
             gap = caps.keys[one] - caps.keys[two]
             angle = 2.0 * np.arcsin(np.minimum(1.0, np.sqrt((gap * gap).sum(axis=1)) / 2.0)) * (1.0 - 2.0**-20)
             if not written.fits:
-                written.add(one, two, angle < awake[one] + awake[two])
+                written.add(one, two, angle, angle < awake[one] + awake[two])
             for mine, theirs in ((one, two), (two, one)):
                 close = angle < psi[mine] + _arccos(caps.silent[theirs] / caps.longest[mine])
                 for j, i in zip(mine[close].tolist(), theirs[close].tolist(), strict=True):
@@ -283,25 +295,31 @@ class _Written:
 
     def __init__(self, attached: AttachedFolder, caps: Caps) -> None:
         fmt = caps.fmt
+        self.caps = caps
         self.block = np.arange(len(attached.bias)) // attached.host.neurons
         self.blocks = range(int(self.block.max(initial=0)))
         # The factor covers sums of up to `neurons` terms in float32 and two roundings to the format.
-        most = caps.most * PADDING * (1.0 + 2.0 * BINARY32.gamma(attached.host.neurons + 8.0) + 4.0 * fmt.unit)
+        factor = PADDING * (1.0 + 2.0 * BINARY32.gamma(attached.host.neurons + 8.0) + 4.0 * fmt.unit)
+        most = caps.most * factor
         self.room = min(fmt.largest - fmt.coordinate, FINITE / np.sqrt(attached.host.width))
         parts = [np.flatnonzero(self.block == number) for number in self.blocks]
         self.sums = sum((most[part] @ np.abs(attached.writes[part]) for part in parts), np.zeros(attached.host.width))
         self.fits = bool(self.sums.max() <= self.room)
-        self.total = np.zeros((0, 0)) if self.fits else most[:, None] * np.abs(attached.writes)
-        self.each = self.total.copy()
+        # What each neuron adds per unit that it returns.
+        self.each = np.zeros((0, 0)) if self.fits else factor * np.abs(attached.writes)
+        self.total = self.each.copy() if self.fits else caps.most[:, None] * self.each
 
-    def add(self, one: Ints, two: Ints, awake: Bools) -> None:
-        """Add pairs of neurons that may be awake at the same state.
+    def add(self, one: Ints, two: Ints, angle: Floats, awake: Bools) -> None:
+        """Add pairs of neurons, whose keys have an angle of at least `angle`, that may be awake at the same state.
 
-        Any two of the neurons that are awake at a state form such a pair, so `total` bounds what they write together.
+        Any two of the neurons of a block that are awake at a state form such a pair. One of them has the key that is
+        nearest to the state, and the state is at least half the angle of their keys away from the key of any other. So
+        the largest `total` in a block bounds what it writes.
         """
         both = awake & (self.block[one] == self.block[two])
-        np.add.at(self.total, one[both], self.each[two[both]])
-        np.add.at(self.total, two[both], self.each[one[both]])
+        half = np.cos(angle[both] / 2.0)
+        for mine, other in ((one[both], two[both]), (two[both], one[both])):
+            np.add.at(self.total, mine, self.caps.returned_at(half, other)[:, None] * self.each[other])
 
     def check(self) -> None:
         """Raise an `UnhandledError` if the blocks in front of the last one may leave a number that is not finite."""
