@@ -22,7 +22,7 @@ from monolayer.attaching import request
 from monolayer.attaching.apart import WrittenRows, firing_caps
 from monolayer.attaching.attach import check_outweighed
 from monolayer.attaching.facts import read_facts
-from monolayer.attaching.neurons import LATER, Steepness, least_radius, rounded, steepness
+from monolayer.attaching.neurons import FLIPS, LATER, TURNS, Steepness, least_radius, rounded, steepness
 from monolayer.checker.attached.caps import FARTHEST, caps_of, near_pairs
 from monolayer.checker.attached.files import read_attached
 from monolayer.errors import ModelFileError
@@ -145,6 +145,25 @@ def test_a_radius_bears_every_rounding_of_the_largest_coordinate(large: float, t
         assert (1.0 - host.format.low) * steep.radius < fell
     (given,) = Steepness(0.01, steep.response, steep.state).radii(up[None, None], np.array([False]), host)
     assert given == 0.01
+
+
+def test_a_radius_is_as_wide_as_roundings_and_turns_want_fact_by_fact(tmp_path: Path) -> None:
+    """Two facts, each in the states of three evaluations: by hand from the docstring of `Steepness.radii`."""
+    host = read_host(write_host(tmp_path / "host", dtype=torch.bfloat16))[0]
+    draw, steep = np.random.default_rng(1), steepness(host)
+    samples = draw.normal(size=(1, 2, host.width)) + np.array([0.3, 0.03])[:, None] * draw.normal(
+        size=(3, 2, host.width)
+    )
+    found = steep.radii(samples, np.array([False, True]), host)
+    for fact in range(2):
+        state = samples[:, fact].mean(axis=0)
+        flips = sorted(np.abs(state) / np.linalg.norm(state) * host.format.spacing(state) / np.sqrt(host.width))
+        unit = samples[:, fact] / np.linalg.norm(samples[:, fact], axis=1, keepdims=True)
+        turned = 1.0 - (unit @ unit.T).min()
+        moves = flips[-1] + FLIPS * np.linalg.norm(flips[:-1]) + TURNS * turned
+        assert found[fact] == pytest.approx(max(steep.radius, moves / (1.0 - host.format.low)), rel=1e-9)
+    assert (found > steep.radius).all()
+    assert found[0] > 10.0 * found[1]
 
 
 def test_later_tokens_have_narrower_caps_in_float32_unless_a_radius_is_given(tmp_path: Path) -> None:

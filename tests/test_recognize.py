@@ -17,9 +17,18 @@ from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching.questions.folder import Recognizer
-from monolayer.attaching.questions.layer import codes, nearest_codes, seed_for
+from monolayer.attaching.questions.layer import (
+    TOKENS_COUNT,
+    codes,
+    least_used,
+    nearest_codes,
+    outside,
+    room_of,
+    seed_for,
+)
+from monolayer.attaching.questions.radii import default_floor, strip
 from monolayer.attaching.questions.running import Running
-from monolayer.huggingface.encoders import ENCODERS
+from monolayer.huggingface.encoders import ENCODERS, read_encoder
 from monolayer_experiments.questions import COLUMNS, read
 from tests.encoders import ARCHITECTURES, FAQ, NEURONS, OTHERS, PLACES, tokenizer, write_encoder
 
@@ -335,11 +344,43 @@ def test_strict_and_unknown_of_predict(faq: Path) -> None:
         model.predict([" ".join(["my"] * 50)])
 
 
+def test_words_are_written_where_texts_differ_least(tmp_path: Path) -> None:
+    """Directions R: of length 1, at right angles, without a mean; how long states and tokens are does not matter."""
+    found = read_encoder(write_encoder(tmp_path / "encoder"))[0]
+    D, room, draw = found.width, room_of(found), np.random.default_rng(0)
+    assert room == min(64, D // 4)
+    sizes, flat = np.geomspace(1.0, 1e-3, D), np.eye(D) - np.full((D, D), 1.0 / D)
+    pooled, spread = sizes * draw.normal(size=(500, D)), flat @ np.diag(sizes[::-1]) @ flat
+    basis = least_used(pooled, spread, room, found)
+    assert basis.T @ basis == pytest.approx(np.eye(room), abs=1e-6)
+    assert basis.sum(axis=0) == pytest.approx(np.zeros(room), abs=1e-5)
+    u = pooled @ flat
+    longer = least_used(draw.uniform(1.0, 9.0, (500, 1)) * u, 7.0 * spread, room, found)
+    assert longer == pytest.approx(basis, abs=1e-5)
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    by_hand = u.T @ u / len(u) + TOKENS_COUNT * spread / np.trace(spread)
+    used = np.einsum("dr,de,er->r", basis, by_hand, basis)
+    assert used == pytest.approx(np.linalg.eigvalsh(by_hand)[1 : room + 1], rel=1e-3)  # [0] is the mean's
+    left = outside(basis)
+    assert left @ basis == pytest.approx(np.zeros((D, room)), abs=1e-12)
+    assert left @ left == pytest.approx(left, abs=1e-12)
+    assert np.trace(left) == pytest.approx(D - room)
+
+
+def test_the_floor_is_above_all_texts_of_other_kinds(tmp_path: Path) -> None:
+    found = read_encoder(write_encoder(tmp_path / "encoder"))[0]
+    near, far = np.array([0.2, 0.3, 0.4]), np.array([0.0, 0.0, 0.9])
+    assert default_floor(near, found) == pytest.approx(1.0 - 0.7 / 3.0)
+    assert default_floor(far, found) == pytest.approx(0.9 + strip(found))
+
+
 def test_words_of_answers_are_apart_and_stay_when_others_come() -> None:
     names = ["unknown", *(f"answer {i}" for i in range(400))]
     seed = seed_for(names, 64)
     assert nearest_codes(codes(seed, names, 64)) >= 8
     assert np.array_equal(codes(seed, names[:9], 64), codes(seed, names, 64)[:9])
+    one, other = codes(seed, ["unknown", "unknown"], 64)  # the class of other texts, and an answer of that name
+    assert not np.array_equal(one, other)
     with pytest.raises(ml.PrecisionError, match="too many for words"):
         seed_for(names, 8)
 
