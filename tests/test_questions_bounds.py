@@ -6,12 +6,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
 import monolayer as ml
+from monolayer.attaching.questions.layer import constant_of
 from monolayer.checker.questions import caps, words
 from monolayer.checker.questions.check import proved_caps
 from monolayer.checker.rounding import UnhandledError
@@ -61,6 +63,18 @@ def test_claims_about_changed_weights_hold_as_well(folders: dict[str, Path], tmp
         assert wrong == 0, number
         whole += claims
     assert whole > 1000
+
+
+def test_a_neuron_begins_at_its_threshold(folders: dict[str, Path]) -> None:
+    """Its input is 0 where ⟨k, û⟩ = τ; a later layer sees û divided by √(1 + κ²)."""
+    for name, folder in folders.items():
+        found = opened(folder)
+        assert found is not None
+        near = 1e-6 if name.startswith("float32") else 2e-2
+        seen = np.where(found.layer == 0, 1.0, 1.0 / np.sqrt(1.0 + constant_of(found.encoder) ** 2))
+        tau = np.array([each.threshold for each in found.manifest.questions])
+        inputs = np.sqrt(found.encoder.width) * np.linalg.norm(found.reads, axis=1) * seen * tau
+        assert inputs == pytest.approx(-found.bias, rel=near), name
 
 
 def farther(self: Any, level: Any) -> Any:

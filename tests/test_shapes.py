@@ -430,3 +430,9 @@ def test_another_separator_is_named(tmp_path: Path, name: str, content: str, wor
         ml.memorize(tmp_path / name)
     with pytest.raises(ml.DataError, match=words):  # also where a table of keys alone would do
         ml.read(tmp_path / name, like=ml.memorize(CAPITALS).card.manner)
+
+
+def test_one_prompt_and_one_answer_are_columns_of_one_row() -> None:
+    """Not two sequences of one word each, called by the names of the columns."""
+    data = ml.Sequences.of({"prompt": ["a b"], "completion": ["c"]})
+    assert (len(data), data.lengths.tolist()) == (1, [2])
