@@ -237,3 +237,28 @@ def test_the_command_line_needs_the_options_once(
     assert "verify m a.csv\n" in said("memorize a.csv --no-header -o m")
     assert "header as when the model was built" in " ".join(said("verify m a.csv").split())
     assert "3 of 3 labels are right" in said("predict m a.csv", errors=True)
+
+
+WHOLE = SourceForm("csv", ";", False, "1", "2", True).to_json()
+NO_FORMS: tuple[Any, ...] = (
+    [],
+    "csv",
+    {},
+    {key: value for key, value in WHOLE.items() if key != "keyed"},
+    *(WHOLE | {key: value} for key, values in {
+        "format": ("excel", "windows", 3, None, ["csv"]), "separator": (";;", "", 3), "key": (1, "\ud800"),
+        "label": (b"x", 2, "\udfff"), "keyed": (1, None), "header": (1, "yes"), "more": (1,),
+    }.items() for value in values),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("value", NO_FORMS, ids=repr)
+def test_json_that_is_no_form_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="form"):
+        SourceForm.from_json(value)
+
+
+def test_a_form_may_leave_out_what_a_file_does_not_say() -> None:
+    assert SourceForm.from_json(None) is None
+    for change in ({}, {"separator": None}, {"header": None}, {"header": True}, {"key": None, "label": None}):
+        assert SourceForm.from_json(WHOLE | change).to_json() == WHOLE | change  # type: ignore[union-attr]

@@ -656,3 +656,12 @@ def test_keys_alone_are_enough_to_ask_a_model_only(tmp_path: Path) -> None:
         read(tmp_path / "keys.csv")
     data = read(tmp_path / "keys.csv", like=Manner("words", "sequence"))
     assert (data.vocabulary, data.labels) == (Names(("France",), "words"), None)
+
+
+def test_keys_of_a_table_are_split_as_the_caller_says(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("country,capital\nSan Marino,X\nPeru,Y\n")
+    for unit, first in (("characters", "S"), ("words", "San"), ("whole", "San Marino"), (None, "San")):
+        data = read(file, unit=unit)
+        assert data.vocabulary is not None
+        assert data.vocabulary.decode(data.tokens)[0] == first
