@@ -665,3 +665,23 @@ def test_keys_of_a_table_are_split_as_the_caller_says(tmp_path: Path) -> None:
         data = read(file, unit=unit)
         assert data.vocabulary is not None
         assert data.vocabulary.decode(data.tokens)[0] == first
+
+
+@pytest.mark.parametrize("arrows", [False, True])
+def test_labels_of_two_kinds_are_refused_however_far_apart(
+    arrows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row is a block of its own here. An integer that is no float64 is refused among real numbers."""
+    monkeypatch.setattr(growing, "TOKENS_AT_ONCE", 1)
+    monkeypatch.setattr(readers, "ARROW", arrows)
+    file = tmp_path / "a.jsonl"
+    for labels, words in (
+        (['"x"', "3", "4"], "mixed label kinds"),
+        (["3", "4", '"x"'], "mixed label kinds"),
+        (["0.5", "1", "9007199254740993"], "9007199254740993"),
+        (["9007199254740993", "1", "0.5"], "9007199254740993"),
+    ):
+        rows = (f'{{"tokens": [{row}], "label": {label}}}\n' for row, label in enumerate(labels))
+        file.write_text("".join(rows))
+        with pytest.raises(DataError, match=words):
+            read(file)
