@@ -36,6 +36,9 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_string_that_names_no_file_is_called_that(said: Said, table: Path) -> None:
     with pytest.raises(ml.DataError, match=r"X is the string 'abc', and there is no file of that name.*\['abc'\]"):
         ml.memorize("abc", ["x"])
+    for verb in (ml.locate, ml.certify):
+        with pytest.raises(ml.DataError, match=r"X is the string 'Japan', and there is no file of that.*\['Japan'\]"):
+            verb("model", "Japan")
     with pytest.raises(ml.DataError, match=r"capitals\.csv is a data file, which has its own labels"):
         ml.memorize("capitals.csv", ["x"])
     complaint = "there is no file 'Saudi Arabia': check the path. To ask for this text: --text 'Saudi Arabia'"

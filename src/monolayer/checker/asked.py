@@ -20,7 +20,7 @@ from monolayer.checker.rows import rows_of_memory, second_look
 from monolayer.data import Sequences, read
 from monolayer.data.layout import Manner
 from monolayer.data.readers import ReadKeywords, sequences_of
-from monolayer.data.shards import files
+from monolayer.data.shards import files, names_files
 
 
 def asked_data(
@@ -32,9 +32,9 @@ def asked_data(
     reads data, for what is left out. `labelled`: whether labels are needed, so that pairs are keys and values.
     """
     if isinstance(X, str | os.PathLike):
-        if Y is None and lengths is None:
+        if Y is None and lengths is None and (not isinstance(X, str) or names_files(X)):
             return asked_files(X, like=like, **options)
-        return sequences_of(X, Y, lengths=lengths)  # raises an error: a path comes without Y and lengths
+        return sequences_of(X, Y, lengths=lengths)  # raises an error: no file, or one with Y or lengths
     X, Y = repeatable(X), repeatable(Y)
     data = Sequences.of(
         X,
