@@ -37,7 +37,7 @@ def their_tokenizer(folder: Path) -> Any:
         raise needs_extra("attaching facts runs the host in transformers", "stock") from None
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except Exception as error:  # of files with unusual values it raises whatever it comes across
         first = str(error).strip().partition("\n")[0]
         raise DataError(f"the tokenizer of {folder} cannot be loaded by transformers: {first}") from None
 
