@@ -177,6 +177,12 @@ def test_the_second_reading_follows_the_plan_and_finds_faults_of_the_first(kind:
             second_reading.confirm_files(fault, [file])
 
 
+def test_an_index_of_pandas_is_no_answer(tmp_path: Path) -> None:
+    file = put(tmp_path / "a.csv", ",question\n0,a b\n1,d\n")
+    data = read(file, per="answer")
+    assert (data.plans[0].key, data.plans[0].label) == (("question", 1), None)
+
+
 def test_standard_input_and_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"jsonl": GOOD, "conll": "a x\nb y\n", "csv": "tokens,labels\na b,x y\n", "tsv": "tokens\tlabels\na b\tx y"}
     for format, text in texts.items():

@@ -242,7 +242,8 @@ class TableLayout:
 def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] | None:
     """The columns to read in a table without the usual names; None if they cannot be told.
 
-    Prompts and answers are found by name. Otherwise they are both columns, or the only one, which holds keys.
+    Prompts and answers are found by name, and beside prompts the only other column holds the answers. Otherwise they
+    are both columns, or the only one, which holds keys.
     """
     prompts, answers = ([column for column in names if column in there] for names in (PROMPT_COLUMNS, ANSWER_COLUMNS))
     if generates(columns.belongs) and prompts:
@@ -250,7 +251,8 @@ def _key_and_value(columns: Columns, there: list[str], name: str) -> list[str] |
             if len(several) > 1:
                 both = " and ".join(map(repr, several))
                 raise DataError(f"{name} has both {both}: choose one with {option}= (--{option}), and per='answer'")
-        return prompts + answers
+        others = [column for column in there if column not in (*prompts, *answers, *INDEX_COLUMNS)]
+        return prompts + (answers or (others if len(there) == 2 else []))
     # Keys alone are enough to ask a model, and not enough to build one.
     asking = columns.like.per is not None or generates(columns.belongs)
     if len(there) == 2 and there[0] in LABEL_COLUMNS and there[1] not in LABEL_COLUMNS:
