@@ -817,7 +817,7 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str], monk
 
 def test_commands_say_what_is_wrong_and_how_to_go_on(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> None:
     new, none, table = tmp_path / "new", tmp_path / "none", tmp_path / "facts.csv"
-    table.write_text("question,reply\nThe capital of country1 is,city7\n")
+    table.write_text("id,question,reply\n1,The capital of country1 is,city7\n")
     attach = ("attach", str(gpt2), str(table), "--out", str(new))
     assert "choose both columns with --tokens and --labels" in said(*attach, code=2)
     named = ("--tokens", "question", "--labels", "reply", "--per", "continuation")
