@@ -198,6 +198,19 @@ def show(host: Path, facts: Facts, name: str, texts: torch.Tensor, options: Any,
         claim(f"{name}, {dtype}: places of prose that differ, of {texts.numel():,}", places, at_most=0)
 
 
+def run_options(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The options of a run, with where it runs and where its lines go; transformers and sums are set up for it."""
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, default=None, help="a file for the lines of JSON, too")
+    recordable(parser)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    # What certificates assume of sums on a GPU.
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    return parser.parse_args()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("host", type=Path)
@@ -206,15 +219,7 @@ def main() -> None:
     parser.add_argument("--facts", type=int, default=1000)
     parser.add_argument("--places", type=int, default=500_000)
     parser.add_argument("--text", type=Path, default=None)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--out", type=Path, default=None, help="a file for the lines of JSON, too")
-    recordable(parser)
-    options = parser.parse_args()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    # What certificates assume of sums on a GPU.
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    options = run_options(parser)
     cut = transformers.AutoTokenizer.from_pretrained(options.host)
     ids = torch.tensor(cut(prose(options.text), add_special_tokens=False)["input_ids"])
     windows = min(options.places, len(ids)) // WINDOW

@@ -29,15 +29,14 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
 
 import monolayer as ml
-from facts_in_a_real_host import written_as
+from facts_in_a_real_host import run_options, written_as
 from monolayer.attaching.facts import read_facts
 from monolayer.attaching.running import KERNELS, LOOKED_AT, PlacesAsked, Running
 from monolayer.huggingface.cutting import FactIds, cut_facts
 from monolayer.huggingface.host import TOKENIZER
-from workload import claim, record, recordable, run
+from workload import claim, record, run
 
 MARK = "?"
 
@@ -164,14 +163,7 @@ def main() -> None:
     parser.add_argument("facts_file", type=Path, metavar="FACTS.json")
     parser.add_argument("--facts", type=int, default=40)
     parser.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"])
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--out", type=Path, default=None, help="a file for the lines of JSON, too")
-    recordable(parser)
-    options = parser.parse_args()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    options = run_options(parser)
     facts, lines = questions_in(options.facts_file, options.facts), list[dict[str, Any]]()
     with tempfile.TemporaryDirectory() as scratch:
         for dtype in options.dtype:
