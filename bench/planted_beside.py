@@ -13,7 +13,7 @@ import monolayer as ml
 from monolayer.data import distinct, fingerprint, limits
 from monolayer.data import read as read_files
 from monolayer.data.aside import new_bytes, new_file, read_regular
-from monolayer.data.folder import MODEL, check_output, new_folder, read_together
+from monolayer.data.folder import MODEL, FolderKind, check_output, new_folder, read_together, unchanged
 from monolayer.data.form import SourceForm
 from monolayer.data.layout import Manner
 from monolayer.data.names import Names
@@ -47,14 +47,24 @@ READ_AS: dict[str, tuple[Any, Any]] = {
     "longer labels": ({"tokens": ["a", "c d"], "label": ["x y", "z"]}, ROWS),
     "prompts": ({"prompt": ["a b"], "completion": ["c"]}, {"a b": "c"}),
 }
-FORMS: dict[str, dict[str, Any]] = {
-    "country;capital\nPeru;Lima\nChad;Paris\n": {},
-    "Peru,Lima\nChad,Paris\n": {"header": False},
-    "a,b|c\nd,e|f\n": {"separator": "|", "header": False},
-    "id,en,de\n1,dog,Hund\n2,cat,Katze\n": {"tokens": "en", "labels": "de"},
-    "en\ndog\ncat\n": {"tokens": "en"},
+FORMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "semicolons.csv": ("country;capital\nPeru;Lima\nChad;Paris\n", {}),
+    "no header.csv": ("Peru,Lima\nChad,Paris\n", {"header": False}),
+    "bars.csv": ("a,b|c\nd,e|f\n", {"separator": "|", "header": False}),
+    "three.csv": ("id,en,de\n1,dog,Hund\n2,cat,Katze\n", {"tokens": "en", "labels": "de"}),
+    "keys.csv": ("en\ndog\ncat\n", {"tokens": "en"}),
+    "two.unknown": ("country;capital\nPeru;Lima\nChad;Paris\n", {"format": "csv"}),
+    "first.conll": ("EU NN B\nsaid VB O\n", {"labels": "2"}),
+    "usual.conll": ("EU NN B\nsaid VB O\n", {}),
+    "four.conll": ("1 EU NN B\n2 said VB O\n", {"tokens": "2", "labels": "-2"}),
+    "narrow.conll": ("EU B\nsaid O\n", {}),
+    "tree.conllu": ("1\tVamos\tir\tVERB\n2\tnos\ttu\tPRON\n", {"labels": "3"}),
+    "usual.conllu": ("1\tVamos\tir\tVERB\n2\tnos\ttu\tPRON\n", {}),
+    "objects.jsonl": ('{"en": "dog", "de": "Hund"}\n{"en": "cat", "de": "Katze"}\n', {"tokens": "de", "labels": "en"}),
+    "rows.json": ('[{"en": "dog", "de": "Hund"}, {"en": "cat", "de": "Katze"}]', {}),
+    "lines.unknown": ('{"en": "dog", "de": "Hund"}\n{"en": "cat", "de": "Katze"}\n', {"format": "jsonl"}),
 }
-"""Tables and the options that they are read with. Each is read as the form of the others has it as well."""
+"""Files and the options that they are read with. Each is read as the form of the others has it as well."""
 MISSING = object()
 NO_FORMS: list[dict[str, Any]] = [
     {}, {"format": "excel"}, {"format": 3}, {"format": ["csv"]}, {"separator": 3}, {"separator": ";;"},
@@ -66,9 +76,9 @@ NO_FORMS: list[dict[str, Any]] = [
 
 def questions(scratch: Path) -> Named:
     scratch.mkdir(parents=True, exist_ok=True)
-    for number, (text, options) in enumerate(FORMS.items()):
-        (scratch / f"form {number}.csv").write_text(text)
-        yield f"beside form {number}", told(lambda n=number, o=options: _form(scratch, n, o))  # type: ignore[misc]
+    for name, (text, options) in FORMS.items():
+        (scratch / name).write_text(text)
+        yield f"beside form of {name}", told(lambda n=name, o=options: _form(scratch, n, o))  # type: ignore[misc]
     yield "beside forms that are none", told(_no_forms)
     for name, table in TABLES.items():
         yield f"beside rows of {name}", told(lambda table=table: _rows(table))  # type: ignore[misc]
@@ -97,14 +107,15 @@ def questions(scratch: Path) -> Named:
     yield "beside files", told(lambda: _files(folder))
     yield "beside sizes", told(_sizes)
     yield "beside folders", told(lambda: _folders(model))
+    yield "beside what is left of saves", told(lambda: _left(model))
     for name, (one, like) in READ_AS.items():
         yield f"beside read as {name}", told(lambda one=one, like=like: _matching(one, like))  # type: ignore[misc]
     yield "beside windows", told(lambda: [windows("a b a c a b d", "words", width) for width in (2, 3, None)])
 
 
-def _form(scratch: Path, number: int, options: dict[str, Any]) -> list[object]:
+def _form(scratch: Path, name: str, options: dict[str, Any]) -> list[object]:
     """The form of a file, which columns of other tables it finds, and every file read as the form has it."""
-    first = read_files(scratch / f"form {number}.csv", **options)
+    first = read_files(scratch / name, **options)
     form = SourceForm.of(first.plans)
     like = Manner(form=form)
     there = [
@@ -116,7 +127,7 @@ def _form(scratch: Path, number: int, options: dict[str, Any]) -> list[object]:
         ["country"],
         ["capital", "country"],
     ]
-    others = [attempt(lambda n=n: _read(scratch / f"form {n}.csv", like)) for n in range(len(FORMS))]  # type: ignore[misc]
+    others = [attempt(lambda n=n: _read(scratch / n, like)) for n in FORMS]  # type: ignore[misc]
     same = form is None or SourceForm.from_json(form.to_json()) == form
     return [form, same, others, [None if form is None else form.columns_in(names) for names in there]]
 
@@ -274,6 +285,50 @@ def _folders(model: Any) -> list[object]:
         binary.write(b"two")
     found += [read_regular(scratch / "a.txt"), read_regular(scratch / "b.bin"), attempt(lambda: read_regular(scratch))]
     return [*found, sorted(path.name for path in scratch.iterdir())]
+
+
+def _left(model: Any) -> list[object]:
+    """What killed saves left behind, before and after the next save, and files that change while they are read."""
+    scratch = own_folder()
+    new, found = scratch / "new", list[object]()
+
+    def there() -> list[str]:
+        return sorted(str(path.relative_to(scratch)) for path in scratch.rglob("*"))
+
+    model.save(new)
+    new.rename(scratch / ".new.0123abcd.old")
+    found += [read_together(new, lambda opened: opened.read("config.json")), there()]
+    new.rename(scratch / ".new.0123abcd.old")
+    found += [attempt(lambda: bool(model.save(new))), there()]
+    for left, file in (
+        ("0123abcd.saving", "config.json"),
+        ("0123abce.saving", ".tmpx"),
+        ("0123abcf.saving", "photo.jpg"),
+        ("0123abcd.old", "config.json"),
+        ("0123abce.old", ".tmpx"),
+        ("0123abcf.old", "photo.jpg"),
+    ):
+        (scratch / f".new.{left}").mkdir()
+        (scratch / f".new.{left}" / file).write_text("{}")
+    for _ in range(2):
+        found += [attempt(lambda: bool(model.save(new, overwrite=True))), there()]
+    found.append(attempt(lambda: bool(model.save(scratch / ".new.0123abcf.saving" / "model"))))
+    found.append(attempt(lambda: read_together(scratch / "none", lambda opened: opened.read("config.json"))))
+    for kind in ((lambda: (new / "config.json").write_text("{}")), (lambda: None)):
+
+        def changing(kind: Any = kind) -> None:
+            with unchanged(new):
+                kind()
+
+        found.append(attempt(changing))
+    (new / "tokenizer").mkdir()
+    found.append(MODEL.foreign(new))
+    nested = FolderKind("model", "format", MODEL.files | {"tokenizer/a.json"}, MODEL.numbered)
+    found.append(nested.foreign(new))
+    (new / "tokenizer" / "a.json").write_text("{}")
+    found += [nested.foreign(new), MODEL.foreign(new)]
+    (new / "tokenizer" / "b.json").write_text("{}")
+    return [*found, nested.foreign(new), attempt(lambda: bool(model.save(new, overwrite=True))), there()]
 
 
 def _matching(one: Any, like: Any) -> list[object]:

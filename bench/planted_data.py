@@ -12,6 +12,7 @@ import torch
 
 import monolayer as ml
 import planted_beside
+import planted_sequences
 from monolayer.data import growing, read, readers
 from monolayer.data.shards import join_datasets
 from monolayer.data.text import windows
@@ -81,6 +82,10 @@ TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "no end.jsonl": ('{"tokens": "ab", "label": 1}\n{"tokens": "cd", "label": 2}', {}),
     "negative.jsonl": ('{"tokens": [-1, 2], "label": 1}\n', {}),
     "huge.jsonl": ('{"tokens": [1], "label": 9223372036854775808}\n', {}),
+    "nothing.csv": ("", {}),
+    "many blank lines.csv": ("tokens,label\na b,x\n" + 300 * "\n" + "c,y\n", {}),
+    "an open quote.csv": ('tokens,label\n"a b,x\nc,y\n', {}),
+    "two of a key.jsonl": ('{"tokens": "a", "tokens": "b", "label": 1}\n', {}),
     "infinite.jsonl": ('{"tokens": [[1e999, 1]], "label": 1}\n', {}),
 }  # fmt: skip
 """Files, whole and not, and options of `read`."""
@@ -182,6 +187,7 @@ def questions(scratch: Path) -> Named:
     yield "data window", told(lambda: windows(TOLD, "words", 3))
     yield "data too small a window", told(lambda: windows(TOLD, "words", 1))
     yield from planted_beside.questions(scratch / "beside")
+    yield from planted_sequences.questions(scratch / "sequences")
 
 
 def _in_pieces(file: Path, **options: Any) -> list[object]:
