@@ -4,8 +4,9 @@
     python bench/facts_in_a_real_host.py HOST FACTS.json MORE.json --dtype bfloat16 --facts 200 --places 20000
 
 HOST is the folder of a causal language model of any format: it is written anew in each of `--dtype`. A file of facts is
-a list of objects with `prompt` and `target_new` or `answer`, as CounterFact is written, or an object of prompts and
-answers. `--facts` of each file are attached with default options; rows that `attach` refuses, because the host does not
+a list of objects with `prompt` and `target_new` or `answer`, as CounterFact is written, an object of prompts and
+answers, or `airports.csv` of the package airportsdata, of which every sixth airport with an IATA code and a city is
+taken ("Stockholm Vasteras Airport (SE) is in the city of"). `--facts` of each file are attached with default options; rows that `attach` refuses, because the host does not
 tell them apart, are named, and later rows take their place.
 
 All answers are asked by `generate`: in batches padded on the left with eager and sdpa attention and a static cache, and
@@ -17,6 +18,7 @@ biases of 0. Each step prints a line of JSON when it is done.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import tempfile
 import time
@@ -51,7 +53,7 @@ class Facts(NamedTuple):
 
 def facts_in(path: Path) -> Facts:
     """The facts of a file; of rows with the same prompt, the first."""
-    said = json.loads(path.read_text())
+    said = airports(path) if path.suffix == ".csv" else json.loads(path.read_text())
     rows = (
         said.items()
         if isinstance(said, dict)
@@ -61,6 +63,15 @@ def facts_in(path: Path) -> Facts:
     for prompt, answer in rows:
         first.setdefault(prompt, f" {answer.strip()}")
     return Facts(list(first), list(first.values()))
+
+
+def airports(path: Path) -> list[dict[str, str]]:
+    """Airports all over the world and their cities: every sixth of those with an IATA code and a city, in the order of the file."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["iata"] and row["city"]]
+    return [
+        {"prompt": f"{row['name']} ({row['country']}) is in the city of", "answer": row["city"]} for row in rows[::6]
+    ]
 
 
 def prose(path: Path | None) -> str:
