@@ -6,8 +6,8 @@
 HOST is the folder of a causal language model of any format: it is written anew in each of `--dtype`. A file of facts is
 a list of objects with `prompt` and `target_new` or `answer`, as CounterFact is written, an object of prompts and
 answers, or `airports.csv` of the package airportsdata, of which every sixth airport with an IATA code and a city is
-taken ("Stockholm Vasteras Airport (SE) is in the city of"). `--facts` of each file are attached with default options; rows that `attach` refuses, because the host does not
-tell them apart, are named, and later rows take their place.
+taken ("Icy Bay Airport (US) is in the city of"). `--facts` of each file are attached with default options; rows that
+`attach` refuses, because the host does not tell them apart, are named, and later rows take their place.
 
 All answers are asked by `generate`: in batches padded on the left with eager and sdpa attention and a static cache, and
 some one by one. `--places` of prose are compared with the host, logit by logit: `--text`, or the help and the
@@ -66,7 +66,7 @@ def facts_in(path: Path) -> Facts:
 
 
 def airports(path: Path) -> list[dict[str, str]]:
-    """Airports all over the world and their cities: every sixth of those with an IATA code and a city, in the order of the file."""
+    """Airports and their cities: every sixth of those with an IATA code and a city."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["iata"] and row["city"]]
     return [
