@@ -29,7 +29,10 @@ from tests.test_contract import DATA
 
 import monolayer as ml
 import planted_data
+import planted_model
+import planted_readouts
 import planted_recognized
+import planted_shown
 from monolayer.theory.targets import TARGETS
 from planted_told import Named, attempt, bits_of, own_folder, told
 
@@ -98,6 +101,9 @@ def _model(scratch: Path) -> Named:
         yield f"model changed {name}", told(lambda change=change: _changed(whole, change))  # type: ignore[misc]
     recited = ml.memorize_text("A rose is a rose is a rose, said the rose. " * 3)
     yield "model recited", told(lambda: list(recited.recite()))
+    yield from planted_model.questions()
+    yield from planted_readouts.questions(scratch)
+    yield from planted_shown.questions()
 
 
 # -- cluster -----------------------------------------------------------------------------------------------------

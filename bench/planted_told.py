@@ -97,7 +97,8 @@ def bits_of(value: Any) -> Iterator[bytes]:
     """Everything that a value holds, piece by piece, with what kind of thing each piece is."""
     yield type(value).__name__.encode()
     if isinstance(value, torch.Tensor):
-        yield from bits_of(value.detach().view(torch.uint8).numpy() if value.numel() else list(value.shape))
+        flat = value.detach().clone(memory_format=torch.contiguous_format).view(-1)
+        yield from bits_of(flat.view(torch.uint8).numpy() if value.numel() else list(value.shape))
         yield str((value.dtype, value.shape)).encode()
     elif isinstance(value, np.ndarray) and value.dtype != object:
         yield str((value.dtype, value.shape)).encode()
