@@ -20,21 +20,29 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # models and data are those of the tests
 
+from tests import readings, test_templates
 from tests import test_files as files
 from tests import test_memory as changed
-from tests import test_templates
 from tests.hosts import FACTS, OTHERS, tokenizer, write_host
 from tests.kinds import built
 from tests.test_contract import DATA
 
 import monolayer as ml
-import planted_data
 import planted_model
 import planted_readouts
 import planted_recognized
 import planted_shown
 from monolayer.theory.targets import TARGETS
 from planted_told import Named, attempt, bits_of, own_folder, told
+
+# -- data ---------------------------------------------------------------------------------------------------------
+
+
+def _data(scratch: Path) -> Named:
+    """The questions whose answers are recorded in `tests/readings.txt`."""
+    for name, ask in readings.questions().items():
+        yield name, told(ask)
+
 
 # -- model -------------------------------------------------------------------------------------------------------
 
@@ -198,6 +206,6 @@ def _near(host: Path) -> list[object]:
 
 
 QUESTIONS: dict[str, Callable[[Path], Named]] = {
-    "data": planted_data.questions, "model": _model, "cluster": _cluster, "attaching": _attaching,
+    "data": _data, "model": _model, "cluster": _cluster, "attaching": _attaching,
 }  # fmt: skip
 """By package."""

@@ -100,9 +100,9 @@ PACKAGES = {
     "data": Package(
         "data",
         (
-            "certify_data", "files", "folder", "form", "friendly", "gaps", "given", "labelling", "limits", "lookup",
-            "meant", "memorize", "names_and_numbers", "places", "prompts", "readers", "real_labels", "recite",
-            "sequences", "shapes", "subnormal", "unknown",
+            "readings", "certify_data", "files", "folder", "form", "friendly", "gaps", "given", "labelling", "limits",
+            "lookup", "meant", "memorize", "names_and_numbers", "places", "prompts", "readers", "real_labels",
+            "recite", "sequences", "shapes", "subnormal", "unknown",
         ),
     ),
 }  # fmt: skip

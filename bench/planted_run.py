@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -224,15 +224,18 @@ class Run:
 
     # -- tests ---------------------------------------------------------------------------------------------------
 
-    def tests_of(self, fault: Fault) -> list[str]:
-        """Those that execute it: three that saw other faults of the function, then the quickest and most special."""
+    def tests_of(self, fault: Fault, differing: Collection[str] = ()) -> list[str]:
+        """Those that execute it: first those that ask a question that is answered otherwise (`differing`), then three
+        that saw other faults of the function, then the quickest and most special."""
         if self.suite is None:
             return []
         suite, names = self.suite, self._users(fault)
         if fault.function:
             lines = suite.lines.get(fault.file, {})
             names = sorted({name for _, line in self.places(fault) for name in lines.get(line, [])})
-        best = [name for name, _ in self.killers[f"{fault.file} {fault.function}"].most_common(3) if name in names]
+        best = [name for name in names if suite.question(name) in differing]
+        saw = self.killers[f"{fault.file} {fault.function}"].most_common(3)
+        best += [name for name, _ in saw if name in names and name not in best]
         return best + sorted(set(names) - set(best), key=lambda name: (suite.cost[name], name))
 
     def _users(self, fault: Fault) -> list[str]:
@@ -284,7 +287,7 @@ class Run:
 
     def ask(self, fault: Fault, differing: list[str]) -> Callable[[Step], Found]:
         """What a fork does; `differing`: where the fault was found to do harm, if it was asked before."""
-        names = self.tests_of(fault)
+        names = self.tests_of(fault, differing)
 
         def action(step: Step) -> Found:
             def begin(name: str) -> None:

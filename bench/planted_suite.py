@@ -59,6 +59,12 @@ class Suite:
             for file, line in () if failed else lines:
                 self.lines.setdefault(file, {}).setdefault(line, []).append(name)
 
+    def question(self, name: str) -> str | None:
+        """The question that a test asks, if it is one of those that `tests/readings.py` records."""
+        parameters = getattr(self.items[name], "callspec", None)
+        found = None if parameters is None else parameters.params.get("name")
+        return found if isinstance(found, str) else None
+
     def run(
         self, names: list[str], begin: Callable[[str], None], deadline: float = float("inf")
     ) -> tuple[str | None, list[str]]:

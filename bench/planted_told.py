@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -14,8 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # questions about data are those of the tests
+
+from tests.asked import Refused, attempt
+
 import monolayer as ml
 from monolayer.errors import MonolayerError
+
+__all__ = ["Answer", "Claim", "Named", "attempt", "bits_of", "claimed", "own_folder", "told"]
 
 Question = Callable[[], "Answer"]
 Named = Iterator[tuple[str, Question]]
@@ -85,14 +92,6 @@ def own_folder() -> Path:
     return Path(tempfile.mkdtemp())
 
 
-def attempt(ask: Callable[[], object]) -> object:
-    """What comes back, or that there was an error, of whatever kind: one of several answers to a question."""
-    try:
-        return ask()
-    except Exception:
-        return "an error"
-
-
 def bits_of(value: Any) -> Iterator[bytes]:
     """Everything that a value holds, piece by piece, with what kind of thing each piece is."""
     yield type(value).__name__.encode()
@@ -118,6 +117,8 @@ def bits_of(value: Any) -> Iterator[bytes]:
             yield from bits_of(getattr(value, field.name))
     elif isinstance(value, bytes):
         yield value
+    elif isinstance(value, Refused):
+        yield b"an error, of whatever kind"
     elif type(value).__repr__ is object.__repr__:
         raise TypeError(f"{value!r} is an object whose address is all that it says")
     else:
