@@ -211,7 +211,7 @@ def test_what_the_pages_say_of_bench_is_recorded() -> None:
     assert f"in {asked[0]}, {asked[1]} and {asked[2]}" in text
     contexts = json.loads((ROOT / "results" / "real" / "contexts.json").read_text(encoding="utf-8"))["rows"]
     assert not any(row["kept"] for row in contexts)
-    for layer in (12, 18, 24):
+    for layer in (12, 18, 24, 30):
         best = [row["best"] for row in contexts if (row["layer"], row["cut"], row["learner"]) == (layer, 3.0, "hinge")]
         assert f"| {layer} | {100 * min(best):.0f} to {100 * max(best):.0f} % |" in TEXTS["attach"]
 
