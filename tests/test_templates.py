@@ -223,11 +223,11 @@ def test_a_text_that_only_ends_with_a_stored_prompt_is_named(
     assert ["another text" in finding.why for finding in proof.findings] == [True] * 4 + [False] * 4
 
 
-@pytest.mark.parametrize("field", ["model_input_names", "added_tokens_decoder", "tokenizer_class"])
+@pytest.mark.parametrize("field", ["bos_token", "added_tokens_decoder", "tokenizer_class"])
 def test_a_tokenizer_with_odd_files_is_named(field: str, tmp_path: Path) -> None:
     """transformers end with a TypeError or an AttributeError there."""
     host = write_host(tmp_path / "host")
     settings = json.loads((host / "tokenizer_config.json").read_text())
     (host / "tokenizer_config.json").write_text(json.dumps(settings | {field: 3}))
-    with pytest.raises(ml.DataError, match=r"the tokenizer of .*host cannot be loaded by transformers: 'int'"):
+    with pytest.raises(ml.DataError, match=r"the tokenizer of .*host cannot be loaded by transformers: .*'int'"):
         their_tokenizer(host)
