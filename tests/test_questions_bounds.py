@@ -134,6 +134,29 @@ def test_no_question_of_a_later_layer_lies_in_the_strip_of_one_with_the_same_ans
     assert proof.verdict == "proved", proof.explain()
 
 
+def test_what_is_given_is_compared_with_what_is_stored(folders: dict[str, Path]) -> None:
+    """Some are enough, unless there should be no others; what is not stored is asked; another answer is wrong."""
+    folder, every = folders["float32 3"], {text: f"answer {i % 4}" for i, text in enumerate(phrases(18))}
+    first, *_ = every
+    some = {text: answer for text, answer in every.items() if text != first}
+    others = "It holds no neurons but those of these questions"
+    for given, only, verdict, unsure, reason in (
+        (every, False, "proved", 0, "outweighs the rest"),
+        (every, True, "proved", 0, "every neuron belongs to one of these questions"),
+        (some, False, "proved", 0, "outweighs the rest"),
+        (some, True, "refuted", 0, "the folder holds 1 more question"),
+        (every | {"card card": "yes"}, False, "refuted", 1, "asked here, it answers differently"),
+        (every | {"card card": "yes"}, True, "refuted", 1, "asked here, it answers differently"),
+        (every | {first: "yes"}, False, "refuted", 0, "holds other answers"),
+        (every | {first: "yes"}, True, "refuted", 0, "holds other answers"),
+    ):
+        proof = ml.certify(folder, given, only=only)
+        assert (proof.verdict, proof.unsure, proof.points) == (verdict, unsure, len(given)), reason
+        assert reason in proof.reason
+        assert (others in proof.claim) == (only and unsure == 0 and "other answers" not in reason), reason
+        assert len(proof.findings) == unsure + ("other answers" in reason)
+
+
 def test_a_word_of_unknown_that_outweighs_nothing_is_not_proved(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,7 +239,8 @@ class Lemmas:
 def cases(folder: Folder, kind: tuple[str, int]) -> list[QuestionFolder]:
     """The folder as it is, and disturbed."""
     found = folder(*kind)
-    return [found, disturbed(found, 1, 1e-4), disturbed(found, 2, 1e-3)]
+    awake = replace(found, bias=-found.bias)  # wherever û is not nearly opposite to the key
+    return [found, disturbed(found, 1, 1e-4), disturbed(found, 2, 1e-3), awake]
 
 
 def close(value: float) -> Any:
@@ -268,11 +269,22 @@ def test_lemmas_q3_and_q4_where_neurons_are_silent_and_awake(kind: tuple[str, in
         assert said == close(by_hand.lengths_behind())
         for norms in (1, 2, 3, 7):
             assert words.sizes.after(norms, 2.5) == close(by_hand.turned(norms, 2.5))
+        for j, (row, bias) in enumerate(zip(found.reads, found.bias.tolist(), strict=True)):
+            assert inputs.err[j] == pytest.approx(PADDING * (by_hand.err(row, bias) + 2.0**-90), rel=CLOSE, abs=0.0)
         level = np.linspace(0.5, 40.0, len(found.bias))
         silent, awake = inputs.thresholds(level)
         for j in range(len(found.bias)):
             assert (silent[j], awake[j]) == close(by_hand.threshold(j, float(level[j])))
     assert tried >= 2
+
+
+def test_a_large_epsilon_of_a_norm_counts_once_and_in_full(folder: Folder) -> None:
+    """As usual it is less than what roundings add."""
+    found = folder("float32", 1)
+    found = replace(found, encoder=replace(found.encoder, config={**found.encoder.config, "layer_norm_eps": 0.01}))
+    assert found.encoder.epsilon == 0.01
+    for norms in (1, 2, 3, 7):
+        assert Words(found).sizes.after(norms, 2.5) == close(Lemmas(found).turned(norms, 2.5))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
