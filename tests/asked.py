@@ -166,7 +166,8 @@ def _plain(value: object) -> Any:
     if isinstance(value, np.ndarray):
         return _array(value)
     if isinstance(value, Names):
-        return in_a_line(value.names) + (f" from {value.unit}" if value.unit else "")
+        names = value.names if isinstance(value.names, range) else list(value.names)
+        return in_a_line(names) + (f" from {value.unit}" if value.unit else "")
     if isinstance(value, Mapping):
         return {key if isinstance(key, str) else repr(key): _plain(held) for key, held in value.items()}
     if isinstance(value, tuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from monolayer.data.folder import MODEL, FolderKind, check_output, new_folder, r
 from monolayer.data.form import SourceForm
 from monolayer.data.layout import Manner
 from monolayer.data.names import Names
-from monolayer.data.number_formats import FORMATS
+from monolayer.data.number_formats import BY_CODE, FORMATS
 from tests.asked import Bare, Question, attempt, in_a_line, meaning
 
 INTEGERS, WORDS = Names(range(3)), Names(("a", "b", "cc"))
@@ -89,8 +90,8 @@ def questions() -> Iterator[tuple[str, Question]]:
     yield "fingerprints", _fingerprints
     for name, (names, more) in NAMES.items():
         yield f"names, {name}", lambda names=names, more=more: _named(names, more)  # type: ignore[misc]
-    for name, each in FORMATS.items():
-        yield f"format {name}", lambda each=each: _format(each)  # type: ignore[misc]
+    for name in FORMATS:
+        yield f"format {name}", lambda name=name: _format(name)  # type: ignore[misc]
     yield "an edit", _edited
     yield "files of a folder", _files
     yield "places of tensors", _places
@@ -188,12 +189,16 @@ def _named(names: Names, more: list[Any]) -> dict[str, object]:
     }
 
 
-def _format(each: Any) -> dict[str, object]:
+def _format(name: str) -> dict[str, object]:
+    """What is known of a format, and numbers in it. The format is looked up now, not when the question was made."""
     numbers = np.array([0.0, -0.0, 1.0, 1.0 + 2.0**-9, 3.14159, 1e-30, -70000.0, 2.0**-15])
-    said = ("unit", "spacing_at_0", "bytes", "long", "short", "limited", "widened")
+    each = FORMATS[name]
     short = each.shortened(numbers)
+    said = ("unit", "spacing_at_0", "bytes", "long", "short", "limited", "widened")
     return {
+        **{field.name: getattr(each, field.name) for field in fields(each)},
         **{name: getattr(each, name) for name in said},
+        "found by its code": BY_CODE[each.code] is each,
         "numbers": numbers,
         "shortened": short,
         "from bytes": attempt(lambda: each.numbers(each.raw(np.asarray(short).tobytes()))),

@@ -22,6 +22,7 @@ from tests.asked import Question, attempt, in_a_line, meaning, shown, unlike
 
 TABLE = 'tokens,label,where\na b,x,here\nc,z,there\n"d,d",y,"""no""where"\n'
 LINES = '{"tokens": ["a", "b"], "labels": ["x", null]}\n\n{"tokens": ["c"], "labels": ["y"]}\n'
+TWO_KINDS = 3 * '{"tokens": [1], "label": 9007199254740993}\n' + '{"tokens": [2], "label": 0.5}\n'
 TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "table.csv": (TABLE, {}),
     "column.csv": (TABLE, {"labels": "where"}),
@@ -89,6 +90,42 @@ TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "an open quote.csv": ('tokens,label\n"a b,x\nc,y\n', {}),
     "two of a key.jsonl": ('{"tokens": "a", "tokens": "b", "label": 1}\n', {}),
     "infinite.jsonl": ('{"tokens": [[1e999, 1]], "label": 1}\n', {}),
+    "json with a header.jsonl": ('{"tokens": "a", "label": 1}\n', {"header": True}),
+    "per sequence.conll": ("EU NN B\n", {"per": "sequence"}),
+    "answers.conll": ("EU NN B\n", {"per": "answer"}),
+    "an empty label.conll": ("EU\t\nsaid\tO\n", {}),
+    "a column by its name.conll": ("EU NN B\n", {"tokens": "word"}),
+    "a column too far.conll": ("EU NN B\n", {"labels": "4"}),
+    "columns of lines.txt": ("a b\n", {"format": "text", "tokens": "a"}),
+    "an unknown format.csv": ("a,b\nc,d\n", {"format": "excel"}),
+    "a wide separator.csv": ("a,b\nc,d\n", {"separator": ";;"}),
+    "separated by a word.csv": ("text,label\na,b\n", {"separator": "comma"}),
+    "an unknown unit.csv": ("text,label\na,b\n", {"unit": "letters"}),
+    "quoted marks.csv": ('"key;value"\nc\n', {}),
+    "text behind a quote.csv": ('text,label\n"x"y,z\n', {}),
+    "two labels.csv": ("tokens,label,label\na,b,c\n", {}),
+    "both labels.csv": ("tokens,label,labels\na,b,c\n", {}),
+    "both prompts.jsonl": ('{"prompt": "a", "question": "b", "answer": "c"}\n', {"per": "answer"}),
+    "no prompt.jsonl": ('{"prompt": "a", "answer": "b"}\n{"prompt": null, "answer": "c"}\n', {"per": "answer"}),
+    "an empty prompt.jsonl": ('{"prompt": "a", "answer": "b"}\n{"prompt": "", "answer": "c"}\n', {"per": "answer"}),
+    "a prompt that is a number.jsonl": ('{"prompt": 1, "answer": "b"}\n', {"per": "answer"}),
+    "no answer.jsonl": ('{"prompt": "a", "answer": "b"}\n{"prompt": "c", "answer": null}\n', {"per": "answer"}),
+    "a list.jsonl": ('{"tokens": "a", "label": 1}\n[1]\n', {}),
+    "a null.jsonl": ('{"tokens": "a", "label": 1}\nnull\n{"tokens": "b", "label": 2}\n', {}),
+    "a row without tokens.jsonl": ('{"tokens": "a", "label": 1}\n{"x": "a", "label": 1}\n', {}),
+    "a label too many.jsonl": ('{"tokens": "a"}\n{"tokens": "b", "label": 1}\n', {}),
+    "a label too few.jsonl": ('{"tokens": "a", "label": 1}\n{"tokens": "b"}\n', {}),
+    "tokens that are a number.jsonl": ('{"tokens": 5, "label": 1}\n', {}),
+    "one label for tokens.jsonl": ('{"tokens": ["a"], "label": 1}\n', {"per": "token"}),
+    "tokens that are reals.jsonl": ('{"tokens": [0.5], "label": 1}\n', {}),
+    "a large integer and a real.jsonl": (TWO_KINDS, {}),
+    "two kinds of labels.jsonl": ('{"tokens": ["a"], "labels": ["x"]}\n{"tokens": ["b"], "labels": "y"}\n', {}),
+    "lists and text.jsonl": ('{"tokens": ["a"], "tag": ["x"]}\n{"tokens": ["b"], "tag": "y"}\n', {"labels": "tag"}),
+    "no prompt.csv": ("prompt,answer\na,b\n,c\n", {"per": "answer"}),
+    "two of a key.json": ('{"a": 1, "b": 2, "a": 3}', {}),
+    "pairs and a triple.json": ('[["a", 1], ["b", 2, 3]]', {}),
+    "a number.json": ("5", {}),
+    "half a pair.jsonl": ('{"tokens": ["\\ud800"], "label": 1}\n', {}),
 }  # fmt: skip
 """Files, whole and not, and options of `read`."""
 GAPS = np.ma.masked_array([[1, 2], [3, 4]], [[False, True], [False, False]])
@@ -151,13 +188,26 @@ SHAPES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
 """Data in memory, and options of `Sequences.of`."""
 
 
+PARQUET: dict[str, dict[str, Any]] = {
+    "words and no label": {"tokens": ["a b", "c"], "labels": ["x y", None]},
+    "words and an empty label": {"tokens": ["a b", "c"], "labels": ["x y", " "]},
+    "words and an empty text": {"tokens": ["a b", " "], "label": ["x", "y"]},
+    "large strings": {"text": ["a b", "c"], "label": ["x", "y"]},
+    "a column of null": {"tokens": [["a"], ["b"]], "label": [None, None]},
+    "an index": {"key": ["a", "b"], "value": ["x", "y"], "__index_level_0__": [0, 1]},
+}
+"""Columns of Parquet files."""
+
+
 def questions() -> Iterator[tuple[str, Question]]:
     for name, (text, options) in TEXTS.items():
         yield f"file {name}", lambda n=name, t=text, o=options: _file(n, t, o)  # type: ignore[misc]
+    for name, columns in PARQUET.items():
+        yield f"Parquet of {name}", lambda columns=columns: _parquet(columns)  # type: ignore[misc]
     for name, (given, _) in SHAPES.items():
         X, Y = (*given, None)[:2]
         if isinstance(X, list) and isinstance(Y, list) and len(X) == len(Y):
-            yield f"Parquet of {name}", lambda X=X, Y=Y: _parquet(X, Y)  # type: ignore[misc]
+            yield f"Parquet of {name}", lambda X=X, Y=Y: _parquet({"tokens": X, "labels": Y})  # type: ignore[misc]
         elif isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
             yield f"npz of {name}", lambda X=X, Y=Y: _npz(X, Y)  # type: ignore[misc]
     for names in (("tags.conll", "first.conll"), ("table.csv", "lines.jsonl"), ("numbers.jsonl", "reals.jsonl")):
@@ -187,12 +237,13 @@ def _file(name: str, text: str, options: dict[str, Any]) -> dict[str, object]:
     others = {"packed": unpacked, "in pieces": in_pieces, "without pyarrow": without_arrow, "for its keys": with_keys}
     same = in_a_line(whole)
     told = {way: other for way, other in others.items() if in_a_line(other).replace(packed.name, name) != same}
-    return {"file": text, **({"options": options} if options else {}), "read": whole, **told, "keys": keys}
+    given = {"file": text, **({"options": options} if options else {})}
+    return {**given, "read": whole, **told, **({"keys": keys} if keys else {})}
 
 
-def _parquet(X: list[Any], Y: list[Any]) -> dict[str, object]:
-    parquet.write_table(pyarrow.table({"tokens": X, "labels": Y}), "a.parquet")
-    return {"tokens": X, "labels": Y, "read": meaning(read("a.parquet"))}
+def _parquet(columns: dict[str, Any]) -> dict[str, object]:
+    parquet.write_table(pyarrow.table(columns), "a.parquet")
+    return {**columns, "read": attempt(lambda: meaning(read("a.parquet")))}
 
 
 def _npz(X: Any, Y: Any) -> dict[str, object]:
