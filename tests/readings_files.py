@@ -16,7 +16,6 @@ from pyarrow import parquet
 
 import monolayer as ml
 from monolayer.data import growing, read, readers
-from monolayer.data.shards import join_datasets
 from monolayer.data.text import windows
 from tests.asked import Question, attempt, in_a_line, meaning, shown, unlike
 
@@ -122,6 +121,7 @@ TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "two kinds of labels.jsonl": ('{"tokens": ["a"], "labels": ["x"]}\n{"tokens": ["b"], "labels": "y"}\n', {}),
     "lists and text.jsonl": ('{"tokens": ["a"], "tag": ["x"]}\n{"tokens": ["b"], "tag": "y"}\n', {"labels": "tag"}),
     "no prompt.csv": ("prompt,answer\na,b\n,c\n", {"per": "answer"}),
+    "no keys.jsonl": ("{}\n", {}),
     "two of a key.json": ('{"a": 1, "b": 2, "a": 3}', {}),
     "pairs and a triple.json": ('[["a", 1], ["b", 2, 3]]', {}),
     "a number.json": ("5", {}),
@@ -259,20 +259,14 @@ def _together(names: tuple[str, ...], given: Any) -> dict[str, object]:
 
 
 def _taken(given: tuple[Any, ...], options: dict[str, Any]) -> dict[str, object]:
-    """Objects read as sequences; every second sequence; those and all of them; and all in the words of the first."""
+    """Objects read as sequences, and in their own words."""
     found = dict(zip("XY", map(shown, given), strict=False)) | ({"options": options} if options else {})
     data = attempt(lambda: ml.Sequences.of(*given, **options))
     if not isinstance(data, ml.Sequences):
         return {**found, "read": data}
-    whole, some = meaning(data), data.select(np.arange(len(data))[::2])
-    both = meaning(join_datasets([some, data]))
-    both["read as"] = whole["read as"]  # it has two plans, those of either
-    others = {
-        "every second": meaning(some),
-        "these and all": both,
-        "with these names": attempt(lambda: meaning(ml.Sequences.of(*given, **options, vocabulary=data.vocabulary))),
-    }
-    return {**found, "read": whole, **unlike(whole, others)}
+    whole = meaning(data)
+    again = attempt(lambda: meaning(ml.Sequences.of(*given, **options, vocabulary=data.vocabulary)))
+    return {**found, "read": whole, **unlike(whole, {"with these names": again})}
 
 
 def _windows(text: str, unit: Any, size: int | None = None) -> dict[str, object]:

@@ -272,6 +272,8 @@ def no_column(column: str, there: list[str], name: str) -> DataError:
 
 def _no_key(there: list[str], name: str) -> DataError:
     """The error to raise if the columns of a table do not show which of them is the key and which the label."""
+    if not there:
+        return DataError(f"{name} has no columns: give each row a key and its value")
     if len(there) == 1:
         return DataError(
             f"{name} has one column, {there[0]!r}, and a table has two: a key and its value. A file with a sequence "

@@ -286,12 +286,14 @@ def from_frame(frame: Given, columns: Columns, name: str | None = None, format: 
     `columns` says which columns to read, and errors call the table `name`. `format`: what the plan calls it.
     """
     name = name or f"the {type(frame).__name__}"
+    names = frame_names(frame) or []
     try:
-        names = frame_names(frame) or []
         layout = TableLayout.of(columns, names, name)
     except DataError as error:
+        if not names:
+            raise
         raise DataError(
-            f"{error}. Or rename the columns; to ask a model, pass one column, such as X[{(names or ['key'])[0]!r}]; "
+            f"{error}. Or rename the columns; to ask a model, pass one column, such as X[{names[0]!r}]; "
             "if each column holds tokens, pass X.to_numpy()"
         ) from None
     if layout.label is not None and _says_no_class(frame, names.index(layout.label)):
