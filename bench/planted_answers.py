@@ -20,18 +20,17 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # models and data are those of the tests
 
-from tests import readings, test_templates
+from tests import model_answers, model_shown, readings, test_templates
 from tests import test_files as files
 from tests import test_memory as changed
+from tests.asked import alone
 from tests.hosts import FACTS, OTHERS, tokenizer, write_host
 from tests.kinds import built
+from tests.record import written
 from tests.test_contract import DATA
 
 import monolayer as ml
-import planted_model
-import planted_readouts
 import planted_recognized
-import planted_shown
 from monolayer.theory.targets import TARGETS
 from planted_told import Named, attempt, bits_of, own_folder, told
 
@@ -109,9 +108,9 @@ def _model(scratch: Path) -> Named:
         yield f"model changed {name}", told(lambda change=change: _changed(whole, change))  # type: ignore[misc]
     recited = ml.memorize_text("A rose is a rose is a rose, said the rose. " * 3)
     yield "model recited", told(lambda: list(recited.recite()))
-    yield from planted_model.questions()
-    yield from planted_readouts.questions(scratch)
-    yield from planted_shown.questions()
+    for name, ask in model_answers.questions().items():
+        yield f"model {name}", told(alone(lambda ask=ask: written(ask())))  # type: ignore[misc]
+    yield "model picture page", told(model_shown.page)
 
 
 # -- cluster -----------------------------------------------------------------------------------------------------

@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent.parent))  # models are those of the tests
-
 from rich.console import Console
-from tests.kinds import built
 
 import monolayer as ml
 from monolayer.model import plot
-from planted_told import Named, attempt, told
+from tests.kinds import built
+from tests.record import Ask, attempt
 
 WORDS = [["a", "b"], ["a", "c"], ["b", "c"], ["c", "d"], ["a", "d"]]
 LABELS = [["x", "y"], ["y", "x"], ["x", "y"], ["y", "y"], ["x", "x"]]
 ODD = {"<b>": "x", "c d": "y", "e f g": "<i>", "a key that is too long to be shown whole, in a picture": "x" * 90}
 
 
-def questions() -> Named:
+def questions() -> Iterator[tuple[str, Ask]]:
+    """Each with its name."""
     for name, picture in _pictures().items():
-        yield f"model picture {name}", told(lambda picture=picture: _drawn(picture()))  # type: ignore[misc]
-    yield "model picture refused", told(_refused)
-    yield "model picture page", told(_page)
+        yield f"picture {name}", (lambda picture=picture: _drawn(picture()))  # type: ignore[misc]
+    yield "picture refused", _refused
     for name, (model, rows) in _explained().items():
-        yield f"model explained {name}", told(lambda model=model, rows=rows: _explanation(model, rows))  # type: ignore[misc]
+        yield f"explained {name}", (lambda model=model, rows=rows: _explanation(model, rows))  # type: ignore[misc]
 
 
 # -- pictures ------------------------------------------------------------------------------------------------------
@@ -116,7 +111,7 @@ def _refused() -> list[object]:
     return [attempt(lambda ask=ask: _drawn(ask())) for ask in short]  # type: ignore[misc]
 
 
-def _page() -> str:
+def page() -> str:
     """A page less Plotly's script, and the name that it draws for its picture."""
     page = plot.picture_page(ml.memorize({"a": 1, "b": 2}).plot())
     page = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "", page)
@@ -127,7 +122,7 @@ def _page() -> str:
 
 
 def _explained() -> dict[str, tuple[Any, Any]]:
-    numbers = np.random.default_rng(2).integers(0, 9, (12, 4))
+    numbers = np.random.RandomState(2).randint(0, 9, (12, 4))
     odd = [[" ", "\x1b[2J"], ["a\u202eb", "<b>"], ["", "x" * 99]]
     found: dict[str, tuple[Any, Any]] = {
         "tokens": (ml.memorize(WORDS, LABELS), WORDS),

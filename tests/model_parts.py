@@ -4,10 +4,8 @@ files."""
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,50 +14,56 @@ import torch
 from safetensors.numpy import save
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # sequences and draws are those of the tests
-
-from tests.test_heads import hard_sequences
-from tests.test_rank_one import _draw as drawn
-
 import monolayer as ml
 from monolayer.model import rank_one, sharded
 from monolayer.model.heads import OtherTokens, PowerSums, RankOneHeads
 from monolayer.theory.heads import HEAD_TEMPERATURES
 from monolayer.theory.targets import TARGETS
-from planted_told import Named, attempt, own_folder, told
+from tests.record import Ask, attempt, own_folder
 
 
-def questions() -> Named:
+def questions() -> Iterator[tuple[str, Ask]]:
+    """Each with its name."""
     for length in (3, 4):
-        yield f"model heads {length}", told(lambda n=length: _heads(n))  # type: ignore[misc]
-        yield f"model heads {length} series", told(lambda n=length: _series(n))  # type: ignore[misc]
+        yield f"heads {length}", (lambda n=length: _heads(n))  # type: ignore[misc]
+        yield f"heads {length} series", (lambda n=length: _series(n))  # type: ignore[misc]
     for length in (2, 3):
-        yield f"model heads approximator {length}", told(lambda n=length: _approximated(n))  # type: ignore[misc]
+        yield f"heads approximator {length}", (lambda n=length: _approximated(n))  # type: ignore[misc]
     for name, ask in _attention().items():
-        yield f"model attention {name}", told(lambda ask=ask: _anew(ask))  # type: ignore[misc]
+        yield f"attention {name}", (lambda ask=ask: _anew(ask))  # type: ignore[misc]
     for name, change in CHANGES.items():
-        yield f"model shards {name}", told(lambda change=change: _shards(change))  # type: ignore[misc]
-    yield "model shards names", told(_names)
+        yield f"shards {name}", (lambda change=change: _shards(change))  # type: ignore[misc]
+    yield "shards names", _names
 
 
 # -- heads -------------------------------------------------------------------------------------------------------
 
 
 def _heads(length: int) -> list[object]:
-    """What heads show of sequences, and which other tokens are found; also from what no head shows."""
+    """What heads show of sequences, and which other tokens are found; also from what no head shows.
+
+    Tokens are apart: where two are nearly equal, rounding is magnified.
+    """
     heads, others = RankOneHeads.at(HEAD_TEMPERATURES[length]), OtherTokens(length)
-    X = torch.from_numpy(hard_sequences(60, length))
+    X = torch.from_numpy(apart(60, length))
+    shifts = (0.0, 1e-3, 0.5, -0.5)[: 4 if length == 3 else 2]
     with torch.no_grad():
         zeros = torch.zeros(len(X), length, length - 1, dtype=torch.float64)
         stream = heads(torch.cat([torch.ones_like(X), X, zeros], dim=-1))
         shown = stream[..., 2:]
-        moved = [others(X, shown + shift * torch.arange(length - 1)) for shift in (0.0, 1e-3, 0.5, -0.5)]
+        moved = [others(X, shown + shift * torch.arange(length - 1)) for shift in shifts]
     return [heads.extra_repr(), list(heads.parameters()), list(others.parameters()), stream, *moved]
+
+
+def apart(count: int, length: int) -> Any:
+    """Sequences `(count, length, 1)` of multiples of 1/8, all different."""
+    random = np.random.RandomState(length)
+    return np.stack([random.permutation(9)[:length] / 8.0 for _ in range(count)])[..., None]
 
 
 def _series(length: int) -> list[object]:
     """What power sums make heads show, by the series, and the numbers that have these sums, equal ones among them."""
-    others, random = OtherTokens(length), np.random.default_rng(length)
+    others, random = OtherTokens(length), np.random.RandomState(length)
     own = torch.from_numpy(random.uniform(-1.0, 1.0, (50, 1)))
     q, r = (torch.from_numpy(random.uniform(low, 0.3, (50, 1))) for low in (0.0, -0.2))
     q[:3], r[:3] = 0.0, 0.0
@@ -71,7 +75,7 @@ def _series(length: int) -> list[object]:
 def _approximated(length: int) -> list[object]:
     options: Any = {"cells": 3, "norm": "sup", "first_block": False, "domain": (-1.0, 2.0), "lipschitz": 1.0}
     model: Any = ml.approximate(TARGETS["sort"].function, 1, length, **options)
-    X = 3.0 * hard_sequences(30, length) - 1.0
+    X = 3.0 * apart(30, length) - 1.0
     folder = model.save(own_folder() / "saved")
     again: Any = ml.load(folder)
     return [model.predict(X), model(torch.from_numpy(X)).detach(), folder, again.predict(X), repr(again)]
@@ -85,6 +89,13 @@ def _anew(ask: Callable[[], object]) -> object:
     rank_one._chebyshev_points.cache_clear()
     rank_one._coefficients.cache_clear()
     return ask()
+
+
+def drawn(seed: int, reach: float, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values whose largest score is `reach`."""
+    random = np.random.RandomState(seed)
+    q, k, v = (torch.from_numpy(random.uniform(-1.0, 1.0, size)) for size in (shape, shape, (*shape, 2)))
+    return q * (reach / float(q.abs().max() * k.abs().max())), k, v
 
 
 @contextmanager
