@@ -19,7 +19,9 @@ more* holds for *another answer*; lines that no test executes are listed, and do
 `--seconds 0` asks this question first, of all faults, and only then collects and traces the tests, for those that
 differ. It does not try whether tests see the others. A fault that no question
 reaches is *never asked*. `--harmful 0` leaves the tests to another run (`--resume`), which finds what *differs* in
-`--list`. `--share 0.2` plants a fifth of the faults of each file, drawn by `--seed`.
+`--list`. `--at-once` collects the tests before, and shows them each fault that differs as soon as it does: with
+`--tests readings` or `--tests model_answers`, which record the answers to these questions, that is one quick test for
+nearly all of them. `--share 0.2` plants a fifth of the faults of each file, drawn by `--seed`.
 
 A fault with which a test does not end is *stopped*: when the test has used ten times (`--times`) the processor time
 that it takes on the true code in the same run, and that of the longest test on top. Nothing outlives this script
@@ -160,6 +162,9 @@ def parsed() -> argparse.Namespace:
         "--seconds", type=float, default=60.0, help="of tests for each fault; 0 asks first what the faulty code answers"
     )
     parser.add_argument(
+        "--at-once", action="store_true", help="with --seconds 0: tests are asked as soon as an answer differs"
+    )
+    parser.add_argument(
         "--harmful", type=float, default=300.0, help="seconds of further tests for one that does harm; 0: none"
     )
     parser.add_argument(
@@ -231,7 +236,7 @@ def main() -> None:
     sentences = options.package.reviewed(json.loads(REVIEWED.read_text()))
     with Forks(options.loud) as forks:
         tempfile.tempdir = str(forks.scratch)
-        first = options.seconds == 0.0 and not options.quick
+        first = options.seconds == 0.0 and not (options.quick or options.at_once)
         suite = None if first else with_tests(options, forks)
         asked = Run(options.package, trees, options, sentences, with_questions(planted, options, forks), suite)
 

@@ -88,8 +88,9 @@ PACKAGES = {
         "model",
         (
             "approximate", "cascade", "contract", "device_builds", "explain", "folder", "format", "gated", "gaps",
-            "heads", "lookup", "memorize", "memory", "model", "onnx", "quantizer", "rank_one", "real_labels", "recite",
-            "record", "robust", "several", "sup", "tensors", "torch_settings", "uniform", "unknown",
+            "heads", "lookup", "memorize", "memory", "model", "model_answers", "onnx", "quantizer", "rank_one",
+            "real_labels", "recite", "record", "robust", "several", "sup", "tensors", "torch_settings", "uniform",
+            "unknown",
         ),
     ),
     "attaching": Package(

@@ -225,15 +225,15 @@ class Run:
     # -- tests ---------------------------------------------------------------------------------------------------
 
     def tests_of(self, fault: Fault, differing: Collection[str] = ()) -> list[str]:
-        """Those that execute it: first those that ask a question that is answered otherwise (`differing`), then three
-        that saw other faults of the function, then the quickest and most special."""
+        """Those that ask a question that is answered otherwise (`differing`), then those that execute it: three that
+        saw other faults of the function, then the quickest and most special."""
         if self.suite is None:
             return []
         suite, names = self.suite, self._users(fault)
         if fault.function:
             lines = suite.lines.get(fault.file, {})
             names = sorted({name for _, line in self.places(fault) for name in lines.get(line, [])})
-        best = [name for name in names if suite.question(name) in differing]
+        best = [name for name in suite.items if suite.asks(name, differing)]
         saw = self.killers[f"{fault.file} {fault.function}"].most_common(3)
         best += [name for name, _ in saw if name in names and name not in best]
         return best + sorted(set(names) - set(best), key=lambda name: (suite.cost[name], name))
@@ -299,7 +299,8 @@ class Run:
                 failed, left = self.suite.run(names, begin, time.process_time() + self.options.seconds)
             if failed is None and not (self.options.quick or differing):
                 more, less = self.differs(fault, begin)
-            if self.suite and more and left:
+            if self.suite and more and failed is None:
+                left = [name for name in self.tests_of(fault, more) if name in left or name not in names]
                 failed, left = self.suite.run(left, begin, time.process_time() + self.options.harmful)
             return Found(failed, more, less, len(left))
 

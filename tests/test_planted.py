@@ -160,6 +160,14 @@ def test_tracing_that_stops_early_sees_every_line(suite: Any, packages: Any, tmp
         assert re.match(r"\s*(def |@)", (package.folder / file).read_text().splitlines()[line - 1])
 
 
+def test_the_test_that_records_a_question_is_known_by_its_name(suite: Any) -> None:
+    """A word before the name may say which package is asked. Tests without a name ask no question."""
+    items = {str(name): SimpleNamespace(callspec=SimpleNamespace(params={"name": name})) for name in ("a b", "b", 1)}
+    tests = suite.Suite(None, items | {"none": SimpleNamespace()})
+    for question, asking in {"a b": ["a b", "b"], "model b": ["b"], "ab": [], "1": []}.items():
+        assert [name for name in tests.items if tests.asks(name, [question])] == asking
+
+
 def test_a_share_of_the_faults_is_a_share_of_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = script("bench/no_planted_fault_proves_more.py")
     every = [
