@@ -73,6 +73,8 @@ def test_a_folder_of_memorize_is_no_host_and_insert_is_named(name: str, tmp_path
     folder = NO_HOSTS[name]().save(tmp_path / "model")
     with pytest.raises(ml.DataError, match=r"cannot be a host: memorize.* insert, which needs the data"):
         ml.attach(folder, {"The capital of Peru is": " Lima"})
+    with pytest.raises(ml.DataError, match=r"cannot hold questions: memorize.* insert, which needs the data"):
+        ml.recognize(folder, {"Which city is it?": "Lima"})
 
 
 def test_a_part_is_found_by_the_end_of_its_name() -> None:

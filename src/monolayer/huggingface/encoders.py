@@ -14,8 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from monolayer.data.folder import read_together
+from monolayer.data.folder import MODEL, read_together
 from monolayer.errors import DataError, ModelFileError
+from monolayer.huggingface.files import BUILT_BY
 from monolayer.huggingface.formats import HOST_FORMATS
 from monolayer.huggingface.given import GivenModel
 from monolayer.huggingface.host import LEAST_HOST_EPSILON, model_files
@@ -366,6 +367,11 @@ def pooling_of(folder: Path) -> Pooling | None:
     )
 
 
+_NO_ENCODER = (
+    "so it holds its data and is no pretrained encoder. Add facts with insert, which needs the data that it holds"
+)
+
+
 def read_encoder(folder: Path) -> tuple[Encoder, ModelFiles]:
     """Read the encoder in `folder`, which anyone may have written; a `DataError` says why it cannot hold questions."""
     if not folder.is_dir():
@@ -374,12 +380,16 @@ def read_encoder(folder: Path) -> tuple[Encoder, ModelFiles]:
             "Hub with from_pretrained, and save it and its tokenizer into a folder with save_pretrained"
         )
     try:
+        if MODEL.objection(folder) is None:
+            raise DataError(f"memorize built it, {_NO_ENCODER}")
         opened = read_together(folder, lambda opened: model_files(opened, "encoder"))
         config = read_json(folder / "config.json", opened.content["config.json"])
         if QUESTIONS_MARK.items() <= config.items():
             raise DataError("questions are stored in it already: insert adds more, and detach restores its encoder")
         if ATTACHED_MARK.items() <= config.items():
             raise DataError("it is a language model with attached facts, not an encoder")
+        if BUILT_BY.items() <= config.items():
+            raise DataError(f"memorize_as built it, {_NO_ENCODER}")
         return encoder_of(config, opened.tensors), opened
     except OSError as error:
         raise DataError(f"{error.filename or folder} cannot be read: {error.strerror}") from None
