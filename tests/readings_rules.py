@@ -141,6 +141,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "for a model of 1 and 2": {"like": Manner(form=SourceForm("csv", ",", False, "1", "2", True))},
 }
 """What callers say, and what models are like."""
+FORMS = [
+    ("France,Paris,Seine\nPeru,Lima,Rimac\n", SourceForm("csv", ",", False, "1", "2", True)),
+    ("France,Paris,Seine\nPeru,Lima,Rimac\n", SourceForm("csv", ",", False, "1", "2", False)),
+    ("France\nPeru\n", SourceForm("csv", ",", False, "1", "2", True)),
+    ("country,Paris\nPeru,Lima\n", SourceForm("csv", ",", False, "1", "2", True)),
+    ("key\nPeru\n", FORM),
+    ("key,capital\nPeru,Lima\n", FORM),
+    ("country,capital\nPeru,Lima\n", SourceForm("csv", ",", True, None, "capital")),
+    ("country,capital\nPeru,Lima\n", SourceForm("csv")),
+    ('a;b,c\n"x;y",z\n', SourceForm("csv", ",", True, "a;b", "c", True)),
+    ('a;b|c,d\n"x;y"|"z,w"\n', SourceForm("csv", "|", True, "a;b", "c,d", True)),
+]
+"""Files of CSV, and the forms of models that they are read for."""
 NAN = float("nan")
 GAPS: list[Any] = [
     None,
@@ -258,6 +271,10 @@ LABELS: list[tuple[Any, Any]] = [
     ([[1], [2]], [2**53 + 1, 0.5]),
     ([[1], [2]], [2**63, 1]),
     ([[1], [2]], [-(2**63), 1]),
+    ([[1], [2]], {0: 5, 1: 6}),
+    ([[1, 2], [3], [4]], np.array([[0.5, NAN], [1.0, 2.0], [NAN, NAN]])),
+    ([[1, 2], [3, 4]], np.array([[[0.5, NAN], [1.0, 2.0]], [[NAN, NAN], [1.0, 1.0]]])),
+    ([[1], [2]], [[0.5, True], [1.0, 2.0]]),
 ]
 """Sequences and labels."""
 INTEGERS: dict[str, Any] = {
@@ -284,6 +301,7 @@ def questions() -> Iterator[tuple[str, Question]]:
     yield "rule of headers and separators", _headers
     for said, options in OPTIONS.items():
         yield f"rule of columns, {said}", lambda o=options: _layouts(o)  # type: ignore[misc]
+    yield "rule of forms", _forms
     yield "rule of gaps", lambda: {f"{number}: {_name(value)}": is_gap(value) for number, value in enumerate(GAPS)}
     yield "rule of values", _values
     for per in (None, "token", "sequence"):
@@ -302,19 +320,25 @@ def _rows(data: Sequences) -> str:
     return ", ".join(f"{in_a_line(row)} → {in_a_line(label)}" for row, label in zip(tokens, each, strict=True))
 
 
-def _headers() -> dict[str, object]:
+def _file(text: str, like: Manner | None = None) -> object:
     """Which columns are read, as the first row names them, what separates them, and what labels belong to."""
+    Path("a.csv").write_text(text, encoding="utf-8")
+    data = read("a.csv", like=like)
+    plan = data.plans[0]
+    columns = ", ".join(repr(column.name) for column in (plan.key, plan.label) if column is not None)
+    unlike = ", unlike the model's" if plan.unlike else ""
+    return Bare(f"{columns} by {plan.separator!r}, per {plan.per}{unlike}: {_rows(data)}")
 
-    def ask() -> object:
-        data = read("a.csv")
-        plan = data.plans[0]
-        columns = ", ".join(repr(column.name) for column in (plan.key, plan.label) if column is not None)
-        return Bare(f"{columns} by {plan.separator!r}, per {plan.per}: {_rows(data)}")
 
+def _headers() -> dict[str, object]:
+    return {repr(text): attempt(lambda text=text: _file(text)) for text in HEADERS}  # type: ignore[misc]
+
+
+def _forms() -> dict[str, object]:
     found: dict[str, object] = {}
-    for text in HEADERS:
-        Path("a.csv").write_text(text, encoding="utf-8")
-        found[repr(text)] = attempt(ask)
+    for text, form in FORMS:
+        said = ", ".join(f"{name} {value!r}" for name, value in form.to_json().items() if value is not None)
+        found[f"{text!r} for {said}"] = attempt(lambda t=text, f=form: _file(t, Manner(form=f)))  # type: ignore[misc]
     return found
 
 

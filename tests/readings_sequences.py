@@ -284,6 +284,7 @@ def _padded() -> dict[str, object]:
     labels: list[Any] = [
         [[1, 2, 9], [3, 4, 5]], [[1, 2], [3, 4, 5]], np.array([[1, 2, 9], [3, 4, 5]]), [1, 2], [[1, 2], [3, 4]],
         np.arange(12.0).reshape(2, 3, 2) / 8, np.arange(4.0).reshape(2, 2) / 2, None,
+        [[1, 2, 9], [3, 4, 5, 6]], [[1, 2, 9], [3]],
     ]  # fmt: skip
     found = [{"Y": Y, "read": attempt(lambda Y=Y: _labels(Sequences.of(X, Y, lengths=[2, 3])))} for Y in labels]  # type: ignore[misc]
     return {"X": X, "lengths": [2, 3], "labels": found}
@@ -356,6 +357,9 @@ TABLES: dict[str, tuple[Any, dict[str, Any]]] = {
     "that is a Series of numbers": (pandas.Series([1, 2], pandas.Index(["a b", "c"])), {}),
     "with Y": (WORDS, {"Y": [1, 2]}),
     "of a key with Y": ({"a": 1}, {"Y": [1]}),
+    "of pairs with Y": ([("a", "b"), ("c", "d")], {"Y": [1, 2], "labelled": True}),
+    "of lists, one under a number": ({"a": ["u", "v"], 3: ["x", "y"]}, {}),
+    "of tokens and too many labels": ({"tokens": [["a", "b"], ["c"]], "labels": [1, 2, 3]}, {}),
 }
 """Tables, and columns where keys with labels could be."""
 
