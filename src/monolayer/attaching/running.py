@@ -9,7 +9,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,10 +99,14 @@ LookAt = Callable[[PlacesAsked, Tensor], Floats]
 
 
 class _Evaluated(NamedTuple):
-    """A batch of texts from number `first` on, padded on the left: states `(n, m, D)` and logits `(n, m, V)` at the
-    last m places, among which are all places of answers."""
+    """A batch of texts, padded on the left: how it was evaluated, and the numbers `(n,)` of its facts.
 
-    first: int
+    States `(n, m, D)` are those at the last m places, and logits `(n, k, V)` those at the last k. All places of answers
+    are among them.
+    """
+
+    way: Evaluation
+    facts: Ints
     states: Tensor
     logits: Tensor
 
@@ -250,63 +254,63 @@ class Running:
         self._count()
         self.model.set_attn_implementation(kernel)
 
-    def _batches(self, facts: Sequence[FactIds], way: Evaluation) -> Iterator[_Evaluated]:
-        """The texts of all facts, evaluated in batches padded on the left."""
-        self.model.set_attn_implementation(way.kernel)
-        first = 0
-        while first < len(facts):
-            count = self._batch_size(facts[first : first + TOGETHER], way)
-            batch = [fact.sequence for fact in facts[first : first + count]]
-            length = max(map(len, batch))
-            ids = torch.zeros(len(batch), length, dtype=torch.long)
-            mask = torch.zeros_like(ids)
-            for row, text in enumerate(batch):
-                ids[row, length - len(text) :] = torch.tensor(list(text))
-                mask[row, length - len(text) :] = 1
-            place = (mask.cumsum(dim=1) - 1).clamp(min=0)
-            with self._watching() as seen:
-                named = {"input_ids": ids, "attention_mask": mask, "position_ids": place}
-                inputs = {key: each.to(self.device) for key, each in named.items()}
-                if way.stepwise:
-                    steps = max(len(fact.answer) for fact in facts[first : first + count])
-                    logits = self._step_by_step(inputs, steps)
-                    yield _Evaluated(first, torch.cat(seen[-steps:], dim=1), logits)
-                else:
-                    logits = self._output_of(self.model, **inputs).logits
-                    yield _Evaluated(first, seen[0], logits)
-            first += len(batch)
+    def _batches(self, facts: Sequence[FactIds], kernel: str) -> Iterator[_Evaluated]:
+        """The texts of all facts, evaluated in batches padded on the left: all places at once, then token by token.
 
-    def _step_by_step(self, inputs: Mapping[str, Tensor], steps: int) -> Tensor:
-        """Logits `(n, steps, V)` at the last places of a batch, which are evaluated one by one behind all others."""
-        length = inputs["input_ids"].shape[1]
-        first_step, cache, logits = length - steps, None, []
-        for start, stop in pairwise(sorted({0, *range(first_step, length + 1)})):
+        The longest come first, so that texts of about one length are together and little is padded.
+        """
+        self.model.set_attn_implementation(kernel)
+        order = sorted(range(len(facts)), key=lambda number: -len(facts[number].sequence))
+        while order:
+            some = [facts[number] for number in order[:TOGETHER]]
+            some = some[: self._batch_size(some)]
+            numbers, order = np.array(order[: len(some)]), order[len(some) :]
+            length, steps = len(some[0].sequence), max(len(fact.answer) for fact in some)
+            ids = torch.zeros(len(some), length, dtype=torch.long)
+            mask = torch.zeros_like(ids)
+            for row, fact in enumerate(some):
+                ids[row, length - len(fact.sequence) :] = torch.tensor(list(fact.sequence))
+                mask[row, length - len(fact.sequence) :] = 1
+            place = (mask.cumsum(dim=1) - 1).clamp(min=0)
+            named = {"input_ids": ids, "attention_mask": mask, "position_ids": place}
+            inputs = {key: each.to(self.device) for key, each in named.items()}
+            with self._watching() as seen:
+                # `generate` asks for few logits in the same way; those of a prompt cost as much as many layers.
+                output = self._output_of(self.model, use_cache=True, logits_to_keep=steps, **inputs)
+                yield _Evaluated(Evaluation(kernel, False), numbers, seen[0], output.logits)
+                logits = self._step_by_step(inputs, steps, output.past_key_values)
+                yield _Evaluated(Evaluation(kernel, True), numbers, torch.cat(seen[-steps:], dim=1), logits)
+
+    def _step_by_step(self, inputs: Mapping[str, Tensor], steps: int, cache: Any) -> Tensor:
+        """Logits `(n, steps, V)` at the last places of a batch, which are evaluated again, one by one.
+
+        The keys and values of the places before them are taken from `cache`, which holds those of all places.
+        """
+        length, logits = inputs["input_ids"].shape[1], []
+        cache.crop(-steps)
+        for at in range(length - steps, length):
             piece = {
-                "input_ids": inputs["input_ids"][:, start:stop],
-                "attention_mask": inputs["attention_mask"][:, :stop],
-                "position_ids": inputs["position_ids"][:, start:stop],
+                "input_ids": inputs["input_ids"][:, at : at + 1],
+                "attention_mask": inputs["attention_mask"][:, : at + 1],
+                "position_ids": inputs["position_ids"][:, at : at + 1],
             }
-            network = self.model if start >= first_step else self._base()
-            output = self._output_of(network, use_cache=True, past_key_values=cache, **piece)
+            output = self._output_of(self.model, use_cache=True, past_key_values=cache, **piece)
             cache = output.past_key_values
-            if start >= first_step:
-                logits.append(output.logits)
+            logits.append(output.logits)
         return torch.cat(logits, dim=1)
 
-    def _batch_size(self, facts: Sequence[FactIds], way: Evaluation) -> int:
+    def _batch_size(self, facts: Sequence[FactIds]) -> int:
         """How many of the facts, from the first on, are evaluated together: as `BATCH_NUMBERS` allows, at least one."""
         count = len(facts)
-        while count > 1 and count * self._numbers_held(facts[:count], way) > BATCH_NUMBERS:
+        while count > 1 and count * self._numbers_held(facts[:count]) > BATCH_NUMBERS:
             count //= 2
         return count
 
-    def _numbers_held(self, facts: Sequence[FactIds], way: Evaluation) -> int:
+    def _numbers_held(self, facts: Sequence[FactIds]) -> int:
         """How many numbers are in memory for each text of a batch, which is padded to the longest."""
         length = max(len(fact.sequence) for fact in facts)
         heads: int = self.model.config.num_attention_heads
         scores = heads * length**2  # of one layer, where attention is eager
-        if not way.stepwise:
-            return length * self.host.vocabulary + scores
         keys_and_values = 2 * len(self.layers) * length * self.host.width
         return max(len(fact.answer) for fact in facts) * self.host.vocabulary + scores + keys_and_values
 
@@ -314,23 +318,27 @@ class Running:
         """Ask for every token of every answer, in every way of evaluation. `look_at` measures the states."""
         misses: list[Miss] = []
         looked = np.full((len(facts), len(LOOKED_AT)), -np.inf)
-        for number, way in enumerate(EVALUATIONS):
-            share = 1.0 / len(EVALUATIONS)
-            counted = counting(progress, f"asking, {way}", "fact", number * share, (number + 1) * share)
-            for first, states, logits in self._batches(facts, way):
-                counted(first, len(facts))
-                answers = [fact.answer for fact in facts[first : first + len(states)]]
+        for number, kernel in enumerate(KERNELS):
+            share = 1.0 / len(KERNELS)
+            counted = counting(progress, f"asking, {kernel}", "fact", number * share, (number + 1) * share)
+            done = 0
+            for way, numbers, states, logits in self._batches(facts, kernel):
+                counted(done, len(facts))
+                done += len(numbers) if way.stepwise else 0
+                answers = [facts[number].answer for number in numbers]
                 asked = PlacesAsked.of(answers)
                 # A text ends at the last place of its answer, and batches are padded on the left.
-                columns = states.shape[1] - np.array([len(answer) for answer in answers])[asked.rows] + asked.places
-                at = torch.from_numpy(asked.rows).to(self.device), torch.from_numpy(columns).to(self.device)
-                got = logits[at].argmax(dim=-1).cpu().numpy()
+                before_end = np.array([len(answer) for answer in answers])[asked.rows] - asked.places
+                row = torch.from_numpy(asked.rows).to(self.device)
+                at = [torch.from_numpy(each.shape[1] - before_end).to(self.device) for each in (states, logits)]
+                got = logits[row, at[1]].argmax(dim=-1).cpu().numpy()
                 wanted = np.concatenate([np.array(answer) for answer in answers])
+                of = PlacesAsked(numbers[asked.rows], asked.places)
                 for wrong in np.flatnonzero(got != wanted).tolist():
-                    fact, place = first + int(asked.rows[wrong]), int(asked.places[wrong])
+                    fact, place = int(of.rows[wrong]), int(of.places[wrong])
                     misses.append(Miss(fact, place, int(wanted[wrong]), int(got[wrong]), way))
-                rows = first + asked.rows
-                np.maximum.at(looked, rows, look_at(PlacesAsked(rows, asked.places), states[at]).T)
+                np.maximum.at(looked, of.rows, look_at(of, states[row, at[0]]).T)
+        misses.sort(key=lambda miss: (EVALUATIONS.index(miss.evaluation), miss.fact, miss.place))
         return AskedFacts(misses, np.maximum(looked, 0.0).T)
 
     def continued(self, prompt: Sequence[int], most: int, stops: Sequence[int]) -> list[int]:
