@@ -20,7 +20,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # models and data are those of the tests
 
-from tests import model_answers, model_shown, readings, test_templates
+from tests import attached_answers, model_answers, model_shown, readings, test_templates
 from tests import test_files as files
 from tests import test_memory as changed
 from tests.asked import alone
@@ -161,6 +161,9 @@ def _stopped(build: Callable[..., object]) -> list[object]:
 
 
 def _attaching(scratch: Path) -> Named:
+    """The questions whose answers are recorded in `tests/attached_answers.txt`, and facts on further hosts."""
+    for name, ask in attached_answers.questions(scratch / "recorded").items():
+        yield name, told(alone(lambda ask=ask: written(ask())))  # type: ignore[misc]
     for kind, dtype in (("gpt2", torch.float32), ("llama", torch.bfloat16), ("opt", torch.float32)):
         host = write_host(scratch / f"host {kind}", kind, dtype=dtype)
         folder = ml.attach(host, FACTS).save(scratch / f"attached {kind}")

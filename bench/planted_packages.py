@@ -95,8 +95,8 @@ PACKAGES = {
     ),
     "attaching": Package(
         "attaching",
-        ("apart", "attach", "attached_texts", "certify_attached", "directions", "edit_attached", "prompts", "radii",
-         "recognize", "templates"),
+        ("apart", "attach", "attached_answers", "attached_texts", "certify_attached", "directions", "edit_attached",
+         "prompts", "radii", "recognize", "templates"),
     ),
     "data": Package(
         "data",

@@ -147,6 +147,23 @@ def _array(value: np.ndarray[Any, Any], *, named: bool = True) -> str:
     return f"{kind}{shape} ({ends}; sums {' '.join(map(_number, sums))}{odd})"
 
 
+def few_digits(value: Any, digits: int = 3) -> str:
+    """Numbers whose last digits may be others elsewhere: the largest with four, all as shares of it with so many behind
+    the point; of long rows the first, the last, and sums in which each counts."""
+    table = np.atleast_2d(np.asarray(value, dtype=np.float64))
+    size = float(np.abs(table).max(initial=0.0))
+    shares = table / (size or 1.0)
+    if table.shape[1] > MOST:
+        weights = 1.0 + 7919 * np.arange(table.shape[1]) % 101
+        sums = [np.abs(shares).mean(axis=1), (shares * weights).mean(axis=1) / 50.0]
+        shares = np.column_stack([shares[:, :2], shares[:, -1:], *sums])
+    if len(shares) > MOST:
+        weights = 1.0 + 7919 * np.arange(len(shares)) % 101
+        shares = np.vstack([shares[:3], shares[-2:], (shares * weights[:, None]).mean(axis=0) / 50.0])
+    rows = "; ".join(" ".join(f"{number:.{digits}f}" for number in row) for row in shares)
+    return f"{'×'.join(map(str, np.shape(value))) or 1} of {size:.3e} ({rows})"
+
+
 def _file(path: Path) -> Any:
     """What a file of a model holds; digests, which hang on the last bits, are left out."""
     if path.suffix == ".safetensors":
