@@ -13,7 +13,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests import readings_beside, readings_files, readings_refused, readings_rules, readings_sequences
+from tests import (
+    readings_beside,
+    readings_files,
+    readings_further,
+    readings_refused,
+    readings_rules,
+    readings_sequences,
+)
 from tests.asked import Question, alone, attempt, written
 
 RECORD = Path(__file__).with_name("readings.txt")
@@ -23,7 +30,14 @@ TITLE = "# "
 def questions() -> dict[str, Question]:
     """All questions by their names."""
     found: dict[str, Question] = {}
-    for group in (readings_rules, readings_files, readings_sequences, readings_refused, readings_beside):
+    for group in (
+        readings_rules,
+        readings_files,
+        readings_sequences,
+        readings_refused,
+        readings_beside,
+        readings_further,
+    ):
         for name, ask in group.questions():
             if name in found:
                 raise ValueError(f"two questions are called {name!r}")

@@ -125,6 +125,10 @@ TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "two of a key.json": ('{"a": 1, "b": 2, "a": 3}', {}),
     "pairs and a triple.json": ('[["a", 1], ["b", 2, 3]]', {}),
     "a number.json": ("5", {}),
+    "both labels late.jsonl": (
+        3 * '{"tokens": [1, 2], "label": 2}\n' + '{"tokens": [3], "label": 1, "labels": 4}\n',
+        {},
+    ),
     "half a pair.jsonl": ('{"tokens": ["\\ud800"], "label": 1}\n', {}),
 }  # fmt: skip
 """Files, whole and not, and options of `read`."""

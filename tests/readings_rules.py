@@ -309,7 +309,7 @@ def questions() -> Iterator[tuple[str, Question]]:
     yield "rule of integers as names", _integers
 
 
-def _rows(data: Sequences) -> str:
+def rows_in_a_line(data: Sequences) -> str:
     """Sequences with their labels, in a line."""
     names = data.tokens if data.vocabulary is None else data.vocabulary.decode(data.tokens)
     tokens, labels = [row.tolist() for row in data.split(names)], data.named_labels()
@@ -327,7 +327,7 @@ def _file(text: str, like: Manner | None = None) -> object:
     plan = data.plans[0]
     columns = ", ".join(repr(column.name) for column in (plan.key, plan.label) if column is not None)
     unlike = ", unlike the model's" if plan.unlike else ""
-    return Bare(f"{columns} by {plan.separator!r}, per {plan.per}{unlike}: {_rows(data)}")
+    return Bare(f"{columns} by {plan.separator!r}, per {plan.per}{unlike}: {rows_in_a_line(data)}")
 
 
 def _headers() -> dict[str, object]:
@@ -383,7 +383,7 @@ def _values() -> dict[str, object]:
 def _labels(per: Any) -> dict[str, object]:
     def ask(X: Any, Y: Any) -> object:
         data = Sequences.of(X, Y, per=per)
-        return Bare(f"per {data.plans[0].per}: {_rows(data)}")
+        return Bare(f"per {data.plans[0].per}: {rows_in_a_line(data)}")
 
     return {
         f"{number}: {in_a_line(X)} → {in_a_line(shown(Y))}": attempt(lambda X=X, Y=Y: ask(X, Y))  # type: ignore[misc]

@@ -359,6 +359,7 @@ TABLES: dict[str, tuple[Any, dict[str, Any]]] = {
     "of a key with Y": ({"a": 1}, {"Y": [1]}),
     "of pairs with Y": ([("a", "b"), ("c", "d")], {"Y": [1, 2], "labelled": True}),
     "of lists, one under a number": ({"a": ["u", "v"], 3: ["x", "y"]}, {}),
+    "of chosen columns of several lengths": ({"a": ["x", "y"], "b": ["u"]}, {"tokens": "a", "labels": "b"}),
     "of tokens and too many labels": ({"tokens": [["a", "b"], ["c"]], "labels": [1, 2, 3]}, {}),
 }
 """Tables, and columns where keys with labels could be."""
