@@ -804,11 +804,11 @@ def _batches(host: Path) -> list[object]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(running, "BATCH_NUMBERS", most)
             patch.setattr(running, "TOGETHER", together)
-            for way in (running.EVALUATIONS[0], running.EVALUATIONS[-1]):
-                batches = list(runs._batches(given, way))
-                found.append([[each.first, list(each.states.shape), list(each.logits.shape)] for each in batches])
-                found.append(runs._numbers_held(given, way))
-                found.append(few_digits(np.concatenate([each.states[:, -1].double().numpy() for each in batches])))
+            found.append(runs._numbers_held(given))
+            for each in runs._batches(given, "eager"):
+                found.append([str(each.way), each.facts, list(each.states.shape), list(each.logits.shape)])
+                found.append(few_digits(each.states[:, -1].double().numpy()))
+                found.append(few_digits(each.logits[:, -1].double().numpy()))
     return found
 
 
