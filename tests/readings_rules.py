@@ -327,7 +327,8 @@ def _file(text: str, like: Manner | None = None) -> object:
     plan = data.plans[0]
     columns = ", ".join(repr(column.name) for column in (plan.key, plan.label) if column is not None)
     unlike = ", unlike the model's" if plan.unlike else ""
-    return Bare(f"{columns} by {plan.separator!r}, per {plan.per}{unlike}: {rows_in_a_line(data)}")
+    known = "".join(f", {part} remembered" for part in plan.remembered)
+    return Bare(f"{columns} by {plan.separator!r}, per {plan.per}{unlike}{known}: {rows_in_a_line(data)}")
 
 
 def _headers() -> dict[str, object]:
