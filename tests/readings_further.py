@@ -17,6 +17,7 @@ from monolayer.data import Names, Sequences, read
 from monolayer.data.arrow import read_parquet
 from monolayer.data.form import SourceForm
 from monolayer.data.layout import Columns, Manner
+from monolayer.data.names import Unit
 from monolayer.data.plain import array_like, is_gap
 from monolayer.data.plan import ReadColumn, ReadPlan, joined
 from monolayer.data.shards import files, names_files
@@ -27,6 +28,7 @@ COLUMNS = "a x B\nb y O\n"
 READ: list[tuple[str, str, dict[str, Any]]] = [
     ("a.csv", "France,Paris\nPeru,Lima\n", {"header": True, "form": SourceForm("csv", ",", False, "1", "2", True)}),
     ("a.csv", "a,b\nPeru,Lima\n", {"header": False, "form": SourceForm("csv", ",", True, "a", "b", True)}),
+    ("a.csv", "Peru,Lima\nchad,rom\n", {"tokens": "Peru", "form": SourceForm("csv", ",", False, "1", "2", True)}),
     ("a.csv", "tokens,labels\na b,x y\nc,z\n", {"per": "sequence"}),
     ("a.csv", 'tokens,labels\n"a b c",xyz\nd,uvw\n', {"per": "token"}),
     ("a.tsv", "a;b\nPeru;Lima\n", {"separator": ";"}),
@@ -183,7 +185,9 @@ def _names() -> dict[str, object]:
     groups: list[tuple[Names, list[Any]]] = [
         (Names(range(3)), [5, "x"]), (Names(("a",)), ["x", 5]), (Names(range(3)), [5, 2000]), (Names(("a",)), ["x"]),
     ]  # fmt: skip
-    return {
+    units: tuple[Unit | None, ...] = (None, "characters", "words")
+    built = [Names((" a", "b"), unit).built_from for unit in units]
+    return {"built from": built} | {
         f"{in_a_line(names)} and {new}": attempt(lambda names=names, new=new: names.extended(new))  # type: ignore[misc]
         for names, new in groups
     }

@@ -151,6 +151,7 @@ FORMS = [
     ("country,capital\nPeru,Lima\n", SourceForm("csv", ",", True, None, "capital")),
     ("country,capital\nPeru,Lima\n", SourceForm("csv")),
     ('a;b,c\n"x;y",z\n', SourceForm("csv", ",", True, "a;b", "c", True)),
+    ("b,c;d\n1,2;3\n", SourceForm("csv", ",", True, "a", "x", True)),
     ('a;b|c,d\n"x;y"|"z,w"\n', SourceForm("csv", "|", True, "a;b", "c,d", True)),
 ]
 """Files of CSV, and the forms of models that they are read for."""
@@ -275,6 +276,7 @@ LABELS: list[tuple[Any, Any]] = [
     ([[1, 2], [3], [4]], np.array([[0.5, NAN], [1.0, 2.0], [NAN, NAN]])),
     ([[1, 2], [3, 4]], np.array([[[0.5, NAN], [1.0, 2.0]], [[NAN, NAN], [1.0, 1.0]]])),
     ([[1], [2]], [[0.5, True], [1.0, 2.0]]),
+    ([[1], [2]], [[0.5, -(2**53 + 1)], [1.0, 2.0]]),
 ]
 """Sequences and labels."""
 INTEGERS: dict[str, Any] = {
