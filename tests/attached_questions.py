@@ -23,6 +23,7 @@ from monolayer.attaching.facts import read_facts
 from monolayer.attaching.questions import layer, measuring, radii, recognize, running
 from monolayer.attaching.questions.folder import Recognizer
 from monolayer.huggingface.encoders import read_encoder
+from monolayer.huggingface.formats import HOST_FORMATS
 from monolayer.huggingface.questions import AS_THEY_ARE, Draw
 from monolayer.huggingface.tensors import Tensor
 from tests.attached_runs import attempt, noise
@@ -49,6 +50,7 @@ def questions(folder: Path) -> Iterator[tuple[str, Ask]]:
         yield f"thresholds of {name}", partial(_thresholds, encoder)
         yield f"tensors of {name}", partial(_tensors, encoder)
     bert, first = encoders["bert float32"], plain_encoder(folder / "first", "distilbert")
+    yield "sizes of other encoders", _other_sizes
     yield "codes", _codes
     yield "recognized", partial(_recognized, bert, {"floor": 0.9})
     yield (
@@ -93,6 +95,26 @@ def _sizes(encoder: Any) -> list[object]:
         radii.reach_of(np.eye(3), np.eye(3), encoder),
         radii.reach_of(np.eye(2), np.array([[3.0, 1.0], [0.0, 2.0]]), encoder),
     ]
+
+
+def _other_sizes() -> list[object]:
+    """What follows from widths, activations and formats that encoders may have."""
+    found: list[object] = []
+    for width in (8, 24, 60, 200, 256, 384, 768, 1024, 1100):
+        for dtype, identity, silence in (("float32", 3.5, 12.0), ("float16", 0.0, 0.0), ("bfloat16", 7.0, 128.0)):
+            one: Any = SimpleNamespace(
+                width=width,
+                identity=identity,
+                silence=silence,
+                dtype=dtype,
+                format=HOST_FORMATS[dtype],
+                epsilon=1e-5,
+                per_layer=4,
+                blocks=lambda count: -(-count // 4),
+            )
+            sizes = (layer.room_of(one), layer.constant_of(one), layer.level_of(one), layer.steepness(one))
+            found.append([*sizes, [radii.strip(one, number, gain) for number in (0, 1, 3) for gain in (4.0, 0.5)]])
+    return found
 
 
 def _keys(count: int = 14, width: int = 6) -> Any:

@@ -72,6 +72,8 @@ def questions(folder: Path) -> Iterator[tuple[str, Ask]]:
     yield "missed", partial(_missed, hosts["gpt2"])
     yield "way out", _ways_out
     yield "stored", partial(_stored, done["gpt2"], hosts["gpt2"], hosts["opt"])
+    yield "saved again by transformers", partial(_resaved, plain_host(folder / "unprefixed", unprefixed=True))
+    yield "measured qwen2", lambda: _measurement(done["qwen2"], FACTS)
     yield "kept", partial(_kept, hosts["gpt2"])
     yield "templates", partial(_templates, hosts["gpt2"], hosts["chatting"])
     yield "chats", _chats
@@ -297,23 +299,19 @@ def _asked(folder: Path) -> list[object]:
 
 # -- what is measured ----------------------------------------------------------------------------------------------
 
-SHIFTS: dict[str, Callable[[Any], Any]] = {
-    "as they are": lambda given: given,
-    "lower": lambda given: given._replace(b_1=given.b_1 - _share(given, 0.0625)),
-    "higher": lambda given: given._replace(b_1=given.b_1 + _share(given, 0.125)),
-    "steeper": lambda given: given._replace(W_1=given.W_1 * 1.5, b_1=given.b_1 * 1.5),
-    "turned": lambda given: given._replace(W_1=_turned(given.W_1)),
-    "first far lower": lambda given: given._replace(b_1=given.b_1 - np.eye(len(given.b_1))[0] * given.b_1[0]),
-    "others": lambda given: given._replace(W_1=np.roll(given.W_1, 1, axis=0), b_1=np.roll(given.b_1, 1)),
-    "two awake": lambda given: given._replace(b_1=given.b_1 * 0.9),
-    "other rows": lambda given: given._replace(W_2=np.roll(given.W_2, 2, axis=0)),
+SHIFTS: dict[str, Callable[[Any, float], Any]] = {
+    "as they are": lambda given, T: given,
+    "a little lower": lambda given, T: given._replace(b_1=given.b_1 - T * np.linspace(0.1, 0.4, len(given.b_1))),
+    "lower": lambda given, T: given._replace(b_1=given.b_1 - 0.0625 * np.abs(given.b_1)),
+    "higher": lambda given, T: given._replace(b_1=given.b_1 + 0.125 * np.abs(given.b_1)),
+    "steeper": lambda given, T: given._replace(W_1=given.W_1 * 1.5, b_1=given.b_1 * 1.5),
+    "turned": lambda given, T: given._replace(W_1=_turned(given.W_1)),
+    "first far lower": lambda given, T: given._replace(b_1=given.b_1 - np.eye(len(given.b_1))[0] * given.b_1[0]),
+    "others": lambda given, T: given._replace(W_1=np.roll(given.W_1, 1, axis=0), b_1=np.roll(given.b_1, 1)),
+    "two awake": lambda given, T: given._replace(b_1=given.b_1 * 0.9),
+    "other rows": lambda given, T: given._replace(W_2=np.roll(given.W_2, 2, axis=0)),
 }
 """Ways to change neurons so much that what is measured is far more than rounding."""
-
-
-def _share(given: Any, share: float) -> Any:
-    """So much of what a bias is."""
-    return share * np.abs(given.b_1)
 
 
 def _turned(rows: Any) -> Any:
@@ -330,8 +328,7 @@ def _measured(host: Path, facts_of: dict[str, str]) -> list[object]:
     starts: list[int | None] = [*made.manifest.starts()[:-1], None]
     found: list[object] = []
     for name, shift in SHIFTS.items():
-        changed = replace(made, neurons=shift(made.neurons))
-        del runs.layers[made.host.layers :]
+        changed = replace(made, neurons=shift(made.neurons, made.steep.response))
         runs.append([changed.block(number) for number in range(changed.blocks)])
         replies = measuring.ask(changed, runs, given, starts, lambda stage, share: None)
         wrong = sorted({(miss.fact, miss.place) for miss in replies.misses})
@@ -341,12 +338,16 @@ def _measured(host: Path, facts_of: dict[str, str]) -> list[object]:
         found.append(
             [
                 name,
-                [few_digits(row, 2) if row.max() > LITTLE else "little" for row in replies.states],
+                [
+                    few_digits(row, 1 + (name != "a little lower")) if row.max() > LITTLE else "little"
+                    for row in replies.states
+                ],
+                least_of(replies.states[0], made.host.dtype),
                 wrong,
                 _largest(after),
             ]
         )
-        if name in ("lower", "first far lower"):
+        if name in ("lower", "first far lower") or (name == "a little lower" and not made.host.format.short):
             folder = changed.save(own_folder() / "changed")
             found.append(_measurement(folder, facts_of | {"The sea of": " far"}))
     return found
@@ -363,7 +364,7 @@ def _largest(after: Any) -> object:
         return re.sub(r"'[^']*' in place", "another in place", after)
     said = dict(after.rows())["measured"]
     (number,) = re.findall(r"within (\S+) of", said)
-    rough = "rounding" if float(number) < LITTLE else few_digits(float(number))
+    rough = least_of(float(number), after.host.dtype)
     rose = {
         key: few_digits(part, 1)
         if isinstance(part, float) and part > LITTLE
@@ -374,24 +375,38 @@ def _largest(after: Any) -> object:
         if key not in ("torch", "transformers")
     }
     most = [few_digits(fact.length) for fact in after.manifest.facts]
-    return [said.replace(number, rough), rose, most, [noise(fact.fell) for fact in after.manifest.facts]]
+    moved, fell = ([getattr(fact, name) for fact in after.manifest.facts] for name in ("moved", "fell"))
+    return [
+        said.replace(number, rough),
+        rose,
+        most,
+        least_of(moved, after.host.dtype),
+        few_digits(fell, 1) if max(fell) > 10.0 * LITTLE else "little",
+    ]
+
+
+def least_of(numbers: Any, dtype: str) -> str:
+    """How far states moved, in two digits, if it is more than rounding makes it."""
+    size = float(np.max(numbers))
+    most = {"float32": 3e-6, "float16": 2e-5, "bfloat16": 2e-4}[dtype]
+    return f"{size:.1e} ({few_digits(np.divide(numbers, size), 1)})" if size > most else "rounding"
 
 
 def _measurement(folder: Path, facts_of: dict[str, str]) -> object:
     found: Any = attempt(lambda: measuring.measure_answers(folder, facts_of))
     if isinstance(found, str):
         return found
-    words = re.sub(r"within (\S+) of", lambda word: f"within {noise(float(word[1]))} of", str(found))
+    dtype = found.where.partition(" ")[0]
+    words = re.sub(r"within (\S+) of", lambda word: f"within {least_of(float(word[1]), dtype)} of", str(found))
     words = re.sub(r"torch \S+, transformers [^)]+", "versions", words)
     examples = [re.sub(r"'[^']*' in place", "another in place", each) for each in found.examples]
-    moved = few_digits(found.moved, 2) if found.moved > LITTLE else noise(found.moved)
     return [
         found.facts,
         found.returned,
         found.tokens,
         found.wrong,
         examples,
-        moved,
+        least_of(found.moved, dtype),
         found.outside,
         few_digits(found.longest),
         re.sub(r"\d+ long", "N long", re.sub(r"[\d.]+ long", "N long", words)),
@@ -556,6 +571,39 @@ def _stored(folder: Path, host: Path, other: Path) -> list[object]:
         attempt(lambda: ml.attach(host, FACTS, stored=bare)),
         attempt(lambda: ml.attach(host, {**few, "The sea": " far near", "The": " city"}, stored=folder)),
     ]
+
+
+def _resaved(host: Path) -> list[object]:
+    """A host whose names lack their first part, in a folder that was saved again: names have it, masks are gone."""
+    made = ml.attach(host, FACTS)
+    folder = made.save(own_folder() / "made")
+    for name in ("host.safetensors", "attached.safetensors"):
+        _tensors(name, _with_prefix)(folder)
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    where = {
+        f"transformer.{name}": file for name, file in index["weight_map"].items() if not name.endswith(".attn.bias")
+    }
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index | {"weight_map": where}))
+    config = folder / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()), indent=4))
+    loaded = ml.load(folder)
+    found = [
+        len(loaded.manifest.tensors),
+        dict(loaded.rewritten),
+        attempt(lambda: ml.detach(folder).rows()),
+        attempt(lambda: ml.detach(loaded).save(own_folder() / "back").name),
+        _measurement(folder, FACTS),
+    ]
+    (folder / "attached.json").unlink()
+    again = ml.attach(host, FACTS, stored=folder)
+    return [*found, [np.array_equal(one, two) for one, two in zip(made.neurons, again.neurons, strict=True)]]
+
+
+def _with_prefix(held: dict[str, torch.Tensor]) -> None:
+    for name in list(held):
+        part = held.pop(name)
+        if not name.endswith(".attn.bias"):
+            held[f"transformer.{name}"] = part
 
 
 def _kept(host: Path) -> list[object]:
@@ -776,6 +824,7 @@ DAMAGES: list[Callable[[Path], Any]] = [
     lambda at: (at / "tokenizer.json").unlink(),
     lambda at: (at / "tokenizer_config.json").unlink(),
     lambda at: (at / "tokenizer_config.json").write_text("{}"),
+    lambda at: (at / "tokenizer_config.json").write_text((at / "tokenizer_config.json").read_text() + " "),
     _json("generation_config.json", eos_token_id=[0]),
     _without_tensor,
     _tensors(

@@ -219,9 +219,13 @@ def plain_host(
     files: int = 1,
     chat: str | None = None,
     generation: dict[str, Any] | None = None,
+    unprefixed: bool = False,
     **more: Any,
 ) -> Path:
-    """A host in a folder. `still`: its layers add 0. `chat`: its chat template. `more`: goes into `config.json`."""
+    """A host in a folder. `still`: its layers add 0. `chat`: its chat template. `more`: goes into `config.json`.
+
+    `unprefixed`: names lack their first part, and masks lie beside the weights, as in the files of OpenAI's GPT-2.
+    """
     texts = byte_tokenizer()
     count = len(texts["model"]["vocab"])
     sizes = (
@@ -231,6 +235,9 @@ def plain_host(
     config = {"architectures": [named], "model_type": kind, "vocab_size": count, "dtype": dtype, **COMMON, **own}
     of_texts = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": END, "bos_token": END, "pad_token": END}
     tensors = {name: part.to(getattr(torch, dtype)) for name, part in _numbers(sizes, still=still)}
+    if unprefixed:
+        tensors = {name.partition(".")[2]: part for name, part in tensors.items()}
+        tensors |= {f"h.{layer}.attn.bias": torch.ones(1, 1, 4, 4) for layer in range(LAYERS)}
     said = {
         "config.json": config | more,
         "tokenizer.json": texts,
