@@ -85,12 +85,12 @@ def drawn(view: Opened) -> int:
     figures = view.call(
         """(() => {
              document.querySelectorAll('details').forEach((part) => { part.open = true; });
-             return document.querySelectorAll('.plot').length;
+             return document.querySelectorAll('div.plot').length;
            })()"""
     )
     view.page.wait_for_selector(f"html[data-drawn='{figures}']", state="attached")
     count: int = view.call(
-        """[...document.querySelectorAll('.plot')].filter((plot) => {
+        """[...document.querySelectorAll('div.plot')].filter((plot) => {
              const box = plot.getBoundingClientRect();
              const marks = '.scatterlayer .trace path, .barlayer .point path, .heatmaplayer image';
              const curves = plot.querySelectorAll(marks);
@@ -109,7 +109,7 @@ def flaws(view: Opened) -> list[str]:
                                  && a.top < b.bottom - 1 && b.top < a.bottom - 1;
              const within = (a, b) => a.left > b.left - 1 && a.right < b.right + 1
                                    && a.top > b.top - 1 && a.bottom < b.bottom + 1;
-             for (const plot of document.querySelectorAll('.plot, .mini')) {
+             for (const plot of document.querySelectorAll('div.plot, .mini')) {
                const say = (what) => out.push(`${plot.getAttribute('aria-label')}: ${what}`);
                const legend = plot.querySelector('.legend .bg');
                for (const word of plot.querySelectorAll('.legendtext, .xtitle, .ytitle, .annotation-text')) {

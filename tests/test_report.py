@@ -148,7 +148,7 @@ def test_the_first_screen_is_the_network_and_a_small_figure_for_each_question(tm
     # On a phone, where room is scarce: all are drawn, no word is cut or covered, nothing is wider than the screen.
     file.write_text(page(records, plotly_script()))
     with opened(file, width=390) as view:
-        assert drawn(view) == view.call("document.querySelectorAll('.plot').length") >= len(NAMES)
+        assert drawn(view) == view.call("document.querySelectorAll('div.plot').length") >= len(NAMES)
         marks = ".mini .scatterlayer .trace path, .mini .barlayer .point path"
         boxes = f"new Set([...document.querySelectorAll('{marks}')].map((x) => x.closest('.mini'))).size"
         assert view.call(boxes) == len(NAMES)
