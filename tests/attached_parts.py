@@ -90,12 +90,12 @@ def made(host: Host, own: bool = True) -> tuple[Neurons, Steepness]:
     steep = replace(neurons.steepness(host), own=own)
     samples = states(host)
     samples[:, 4], samples[:, 6] = samples[:, 1], samples[:, 3]
-    samples[:, 6, 7] += 0.5
+    samples[:, 6, 7] += 0.2
     samples = neurons.rounded(samples, host.dtype)
     later = np.arange(7) % 3 > 0
     W_1, b_1 = neurons.reading(samples, steep.response / steep.radii(samples, later, host), steep.response, host.dtype)
     random = np.random.RandomState(3)
-    rows = random.standard_normal((4, host.width))[[0, 1, 2, 3, 1, 0, 2]]
+    rows = random.standard_normal((4, host.width))[[0, 1, 2, 3, 1, 0, 3]]
     rows /= np.sqrt((rows * rows).sum(axis=1, keepdims=True))
     room = np.linspace(0.02, 0.3, 7) if host.format.limited else None
     return Neurons(W_1, b_1, neurons.writing(rows, room, steep, host)), steep

@@ -49,7 +49,7 @@ def questions(folder: Path) -> Iterator[tuple[str, Ask]]:
         yield f"sizes of {name}", partial(_sizes, encoder)
         yield f"thresholds of {name}", partial(_thresholds, encoder)
         yield f"tensors of {name}", partial(_tensors, encoder)
-    bert, first = encoders["bert float32"], plain_encoder(folder / "first", "distilbert")
+    bert, first = encoders["bert float32"], plain_encoder(folder / "first", "distilbert", pad=False)
     yield "sizes of other encoders", _other_sizes
     yield "codes", _codes
     yield "recognized", partial(_recognized, bert, {"floor": 0.9})
@@ -301,13 +301,19 @@ def _saved(folder: Path, encoder: Path) -> list[object]:
 def _changed(folder: Path) -> list[object]:
     old = Recognizer.load(folder)
     found: list[object] = []
+    asked: list[int] = []
+    plain = running.Running.pooled
     for change in (
         lambda: ml.forget(folder, list(FAQ)[:1], FAQ),
         lambda: ml.insert(folder, {"where are you": "Here."}, data=FAQ),
         lambda: ml.edit(folder, {list(FAQ)[2]: "Yes."}, data=FAQ),
         lambda: ml.insert(folder, {"where are you": "unknown"}, data=FAQ),
     ):
-        result: Any = attempt(change)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                running.Running, "pooled", lambda run, texts, say: asked.append(len(texts)) or plain(run, texts, say)
+            )
+            result: Any = attempt(change)
         if isinstance(result, str):
             found.append(result)
             continue
@@ -329,7 +335,7 @@ def _changed(folder: Path) -> list[object]:
                 [limit.words for limit in made.limits],
             ]
         )
-    return found
+    return [*found, asked]
 
 
 def _measured(folder: Path) -> list[object]:
@@ -345,6 +351,7 @@ def _measured(folder: Path) -> list[object]:
         (folder, more, 2.0**-13, 0.01),
         (folder, FAQ, 0.0, 1e-9),
         (other, FAQ, 0.5, 0.01),
+        (folder, FAQ, 2.0**-13, -1.0),
     ):
         data = read_facts(given, None, AS_THEY_ARE)
         said = measuring.measure(Recognizer.load(where).source, data, reach, length, lambda *one: stages.append(one))
@@ -435,6 +442,13 @@ def _run(encoder: Path) -> list[object]:
     pooled = runs.pooled([(0, 5, 6, 2), (0, 9, 2)], lambda *one: stages.append(one))
     output = layer.attention_output(basis_of(base.width, 8), base, "mean")
     odd = {name: torch.zeros(3, 3) for name in base.tensors}
+    chosen: list[str] = []
+    made = ml.recognize(encoder, FAQ, floor=0.9).running()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(made.model, "set_attn_implementation", chosen.append)
+        made.pooled([(0, 5, 2)], lambda *one: None)
+        for kernel in ("eager", None, "sdpa"):
+            made.say([(0, 5, 2)], kernel)
     numbers = {
         code: Tensor("a tensor", code, (2,), memoryview(bytes(16)[: 2 * size]))
         for code, size in {
@@ -456,6 +470,7 @@ def _run(encoder: Path) -> list[object]:
         few_digits(pooled.spread),
         few_digits(runs.read(pooled, output)),
         stages,
+        chosen,
         attempt(lambda: running.Running(base, base.config, odd)),
         attempt(lambda: running.Running(base, base.config, {"another": torch.zeros(1)})),
         {code: attempt(lambda t=tensor: str(running.as_torch(t).dtype)) for code, tensor in numbers.items()},

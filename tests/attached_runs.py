@@ -69,6 +69,8 @@ def questions(folder: Path) -> Iterator[tuple[str, Ask]]:
     yield "measured gpt2", partial(_measured, hosts["gpt2"], FACTS)
     for name, ask in _refusals(hosts["gpt2"]).items():
         yield f"refused {name}", ask
+    for name in ("gpt2", "gpt2 bfloat16", "opt float16"):
+        yield f"checks {name}", partial(_checks, hosts.get(name) or short[name], FACTS if name == "gpt2" else STILL)
     yield "missed", partial(_missed, hosts["gpt2"])
     yield "way out", _ways_out
     yield "stored", partial(_stored, done["gpt2"], hosts["gpt2"], hosts["opt"])
@@ -411,6 +413,32 @@ def _measurement(folder: Path, facts_of: dict[str, str]) -> object:
         few_digits(found.longest),
         re.sub(r"\d+ long", "N long", re.sub(r"[\d.]+ long", "N long", words)),
     ]
+
+
+def _checks(host: Path, facts_of: dict[str, str]) -> list[object]:
+    """What neurons are compared with, before states are measured and after, and for states of what length."""
+    made = ml.attach(host, facts_of)
+    given, seen = _ids(made, facts_of), list[object]()
+
+    def apart(caps: Any, duties: Any, name: Callable[[int], str], first: int = 0) -> None:
+        seen.append(["apart", few_digits(1.0 - caps.silent, 1), duties.tokens, duties.block, name(278), first])
+
+    def written(caps: Any, rows: Any, duties: Any) -> None:
+        seen.append(["written", few_digits(1.0 - caps.silent, 1), few_digits(rows.margin, 1), duties.tokens])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attach, "check_apart", apart)
+        patch.setattr(attach, "check_written", written)
+        attach.check_neurons(made, given)
+        attach.check_neurons(made, given, 2)
+        attach.check_outweighed(made, given)
+        for length in (None, 10.0, 900.0, 3e4, 1e6):
+            stored = tuple(replace(fact, length=length) for fact in made.manifest.facts)
+            attach.check_outweighed(replace(made, manifest=replace(made.manifest, facts=stored)), given)
+        count = len(seen)
+        ml.insert(made, {"The river of country8 is": " near"}, data=facts_of)
+        ml.forget(made, list(facts_of)[:1], facts_of)
+    return [*seen[:count], *(part[0] for part in seen[count:])]  # type: ignore[index]
 
 
 def _missed(host: Path) -> list[object]:
@@ -909,7 +937,15 @@ def _running(host: Path, still: Path) -> list[object]:
     patch.setattr(torch.nn.functional, "linear", lambda rows, weights: plain(rows.double(), weights.double()))
     found.append(less.rounds_midway())
     patch.undo()
-    return found
+    chosen: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs.model, "set_attn_implementation", chosen.append)
+        for kernel in running.KERNELS[::-1]:
+            list(runs.states([(5, 6)], kernel))
+            list(runs._batches(_ids(made, FACTS), kernel))
+            attach.states_of(runs, _ids(made, FACTS)[:1], lambda stage, share: None)
+        runs.append([])
+    return [*found, chosen]
 
 
 def _lengths() -> list[object]:

@@ -260,8 +260,8 @@ OWN_NAMES = {
 """What a distilbert calls settings of a bert."""
 
 
-def plain_encoder(folder: Path, kind: str = "bert", dtype: str = "float32") -> Path:
-    """A sentence encoder in a folder."""
+def plain_encoder(folder: Path, kind: str = "bert", dtype: str = "float32", *, pad: bool = True) -> Path:
+    """A sentence encoder in a folder. `pad`: whether it says which token pads."""
     words = list(dict.fromkeys(WORDS_ASKED))
     config: dict[str, Any] = {
         "hidden_size": WIDTH,
@@ -280,6 +280,7 @@ def plain_encoder(folder: Path, kind: str = "bert", dtype: str = "float32") -> P
         config = {OWN_NAMES.get(name, name): part for name, part in config.items()}
         del config["layer_norm_eps"], config["type_vocab_size"]
     said = {"architectures": [model], "model_type": kind, "dtype": dtype, **config}
+    said |= {} if pad else {"pad_token_id": None}
     sizes: Sizes = {
         "embeddings.word_embeddings.weight": (len(words) + 4, WIDTH),
         "embeddings.position_embeddings.weight": (PLACES, WIDTH),

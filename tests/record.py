@@ -148,7 +148,7 @@ def _array(value: np.ndarray[Any, Any], *, named: bool = True) -> str:
 
 
 def few_digits(value: Any, digits: int = 3) -> str:
-    """Numbers whose last digits may be others elsewhere: the largest with four, all as shares of it with so many behind
+    """Numbers whose last digits may be others elsewhere: the largest, and all as shares of it, with so many digits behind
     the point; of long rows the first, the last, and sums in which each counts."""
     table = np.atleast_2d(np.asarray(value, dtype=np.float64))
     size = float(np.abs(table).max(initial=0.0))
@@ -161,7 +161,7 @@ def few_digits(value: Any, digits: int = 3) -> str:
         weights = 1.0 + 7919 * np.arange(len(shares)) % 101
         shares = np.vstack([shares[:3], shares[-2:], (shares * weights[:, None]).mean(axis=0) / 50.0])
     rows = "; ".join(" ".join(f"{number:.{digits}f}" for number in row) for row in shares)
-    return f"{'×'.join(map(str, np.shape(value))) or 1} of {size:.3e} ({rows})"
+    return f"{'×'.join(map(str, np.shape(value))) or 1} of {size:.{digits}e} ({rows})"
 
 
 def _file(path: Path) -> Any:
