@@ -85,9 +85,9 @@ def states(host: Host, evaluations: int = 2, count: int = 7) -> Any:
     return neurons.rounded(turned / size, host.dtype)
 
 
-def made(host: Host, own: bool = True) -> tuple[Neurons, Steepness]:
+def made(host: Host, own: bool = True, radius: float | None = None) -> tuple[Neurons, Steepness]:
     """Neurons of these states, and with which ρ and T; one state is near another, one is the same."""
-    steep = replace(neurons.steepness(host), own=own)
+    steep = replace(neurons.steepness(host, radius), own=own)
     samples = states(host)
     samples[:, 4], samples[:, 6] = samples[:, 1], samples[:, 3]
     samples[:, 6, 7] += 0.2
@@ -127,8 +127,8 @@ def _neurons(host: Host) -> list[object]:
 
 def _caps(host: Host) -> list[object]:
     found: list[object] = []
-    for own in (True, False):
-        some, steep = made(host, own)
+    for own, radius in ((True, None), (False, None), (False, neurons.least_radius(host))):
+        some, steep = made(host, own, radius)
         caps = apart.firing_caps(some, steep, host)
         found.append([caps.wanted, caps.own, 1.0 - caps.silent, 1.0 - caps.hardly, *caps[5:]])
         found.append([1.0 - (caps.keys * caps.keys).sum(axis=1), caps.wanted.longest - 1.0, caps.own.longest - 1.0])
@@ -234,7 +234,7 @@ def _directions(host: Host) -> list[object]:
     """The directions of some tokens, and what is said of one whose margin is short."""
     tokens = np.array([0, 1, 66, 67, 100, 258, 263, 278, 290])
     found: list[object] = []
-    for at_once in (1 << 23, 600):
+    for at_once in (1 << 23, 600, 100):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(directions, "DIRECTION_LOGITS_AT_ONCE", at_once)
             patch.setattr(directions, "DIRECTION_STEPS", 60)

@@ -104,8 +104,11 @@ def attempt(ask: Ask) -> object:
 def shown(made: Attached) -> list[object]:
     """The neurons, the table, the numbers for JSON and the manifest of a model."""
     said = json.loads(made._finished().to_json())
+    facts_of = tuple(replace(fact, moved=None) for fact in made.manifest.facts)
+    unasked = replace(made, manifest=replace(made.manifest, facts=facts_of), repeated=1)
     return [
         *(few_digits(part) for part in made.neurons),
+        unasked.rows(),
         steady(made.rows()),
         numbers(made.json()),
         steady_json(said),
@@ -696,6 +699,8 @@ def _templates(host: Path, chatting: Path) -> list[object]:
             [
                 steady(made.rows()),
                 prompts.facts,
+                [len(ids) for ids in prompts.ids],
+                [template.text for template in prompts.templates],
                 said,
                 [asdict(part) for part in made.manifest.templates],
                 [[fact.number, fact.places] for fact in made.manifest.facts],
@@ -913,6 +918,9 @@ def _running(host: Path, still: Path) -> list[object]:
     runs.append([made.block(number) for number in range(made.blocks)])
     found += [len(runs.layers), runs.model.config.n_layer, runs.continued(_ids(made, FACTS)[1].prompt, 5, (0,))]
     model: Any = ml.load(made.save(own_folder() / "new"))
+    for whole in (False, True):
+        loaded = Running(model.host, model.source, whole=whole)
+        found.append([len(loaded.layers), loaded.model.config.n_layer, loaded.model.training])
     for texts in (list(FACTS)[:2], ["capital " * 40]):
         for less in (False, True):
             files = model.source

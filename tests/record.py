@@ -148,8 +148,8 @@ def _array(value: np.ndarray[Any, Any], *, named: bool = True) -> str:
 
 
 def few_digits(value: Any, digits: int = 3) -> str:
-    """Numbers whose last digits may be others elsewhere: the largest, and all as shares of it, with so many digits behind
-    the point; of long rows the first, the last, and sums in which each counts."""
+    """Numbers whose last digits may be others elsewhere: the largest, and all as shares of it, with so many digits
+    behind the point; of long rows the first, the last, and sums in which each counts."""
     table = np.atleast_2d(np.asarray(value, dtype=np.float64))
     size = float(np.abs(table).max(initial=0.0))
     shares = table / (size or 1.0)
