@@ -353,6 +353,8 @@ TABLES: dict[str, tuple[Any, dict[str, Any]]] = {
     "of a pair and a list": ([("a", 1), ["b", 2]], {"labelled": True}),
     "of no pairs": ([], {"labelled": True}),
     "that is a list": ([1, 2], {"tokens": "a"}),
+    "that is a list of rows": ([[1], [2]], {"tokens": "a"}),
+    "that is a list of rows, and labels": ([[1], [2]], {"labels": "a"}),
     "of words": (WORDS, {"tokens": "b"}),
     "that is a Series": (WORDS.set_index("a")["b"], {"labelled": True}),
     "that is a Series with numbered rows": (WORDS["a"], {"labelled": True}),
