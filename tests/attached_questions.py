@@ -28,7 +28,7 @@ from monolayer.huggingface.formats import HOST_FORMATS
 from monolayer.huggingface.questions import AS_THEY_ARE, Draw
 from monolayer.huggingface.tensors import Tensor
 from tests.attached_runs import attempt, noise
-from tests.plain_hosts import WORDS_ASKED, plain_encoder
+from tests.plain_hosts import WIDTH, WORDS_ASKED, plain_encoder
 from tests.record import Ask, few_digits, own_folder, undigested
 
 FAQ = {
@@ -72,6 +72,7 @@ def questions(folder: Path) -> Iterator[tuple[str, Ask]]:
     yield "recognized damaged", partial(_damaged, done)
     for name, ask in _refusals(bert).items():
         yield f"not recognized {name}", ask
+    yield "recognized wrongly", partial(_wrongly, bert)
     yield "encoders run", partial(_run, bert)
 
 
@@ -192,7 +193,7 @@ def _tensors(encoder: Any) -> list[object]:
 def _codes() -> list[object]:
     names = [f"answer {number}" for number in range(40)]
     found: list[object] = []
-    for count, room in ((1, 8), (2, 4), (5, 16), (5, 64), (40, 64), (40, 8), (3, 9)):
+    for count, room in ((1, 8), (2, 4), (5, 16), (5, 64), (40, 64), (40, 8), (40, 4), (3, 9)):
         found.append(attempt(lambda n=names[:count], r=room: layer.seed_for(n, r)))
         found.append(attempt(lambda n=names[:count], r=room: layer.seed_for(n, r, 7)))
         words = layer.codes(2, names[:count], room)
@@ -263,6 +264,7 @@ def shown(made: Recognizer) -> list[object]:
         [f"{name} {list(part.shape)}" for name, part in sorted(made.tensors.items())],
         re.sub(r"cos = \S+", "cos = …", made.readme()),
         [name for name, _ in replace(made, manifest=unasked).rows()],
+        sorted(made.json()),
     ]
 
 
@@ -452,6 +454,35 @@ def _brief(made: Any) -> object:
     return made if isinstance(made, str) else [len(made.neurons.rows), made.repeated, made.classes]
 
 
+def _wrongly(encoder: Path) -> list[object]:
+    """What is said where a question gets another answer: alone, or in batches; and where states are no numbers."""
+    found: list[object] = []
+    plain: Any = running.Running.say
+
+    def odd(run: Any, *args: Any) -> Any:
+        reply = plain(run, *args)
+        return reply._replace(classes=(reply.classes + 1) % 5)
+
+    ways: dict[str, Any] = {
+        "at": lambda run, states: np.zeros(len(states), np.int64),
+        "say": odd,
+        "read": lambda run, pooled, output: np.full((len(pooled.mean), WIDTH), np.nan),
+    }
+    for name, way in ways.items():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(running.Running, name, way)
+            for few in (2, 5):
+                patch.setattr(recognize, "NAMED", few)
+                found.append(attempt(lambda: ml.recognize(encoder, FAQ, floor=0.9, keep=OTHERS)))
+    return found
+
+
+def _kept_running(encoder: Path) -> list[bool]:
+    """Whether a model is loaded once, and anew for a device that is named."""
+    made = ml.recognize(encoder, FAQ, floor=0.9)
+    return [made.running() is made.running(), made.running("cpu") is made.running()]
+
+
 def _run(encoder: Path) -> list[object]:
     """States of texts, pooled and read, and what becomes of tensors that do not fit."""
     base = read_encoder(encoder)[0]
@@ -471,6 +502,7 @@ def _run(encoder: Path) -> list[object]:
         made.pooled([(0, 5, 2)], lambda *one: None)
         for kernel in ("eager", None, "sdpa"):
             made.say([(0, 5, 2)], kernel)
+    hooks = sum(len(part._forward_hooks) for part in made.model.modules())
     numbers = {
         code: Tensor("a tensor", code, (2,), memoryview(bytes(16)[: 2 * size]))
         for code, size in {
@@ -492,7 +524,7 @@ def _run(encoder: Path) -> list[object]:
         few_digits(pooled.spread),
         few_digits(runs.read(pooled, output)),
         stages,
-        [chosen, moved],
+        [chosen, moved, hooks, *_kept_running(encoder)],
         attempt(lambda: running.Running(base, base.config, odd)),
         attempt(lambda: running.Running(base, base.config, {"another": torch.zeros(1)})),
         {code: attempt(lambda t=tensor: str(running.as_torch(t).dtype)) for code, tensor in numbers.items()},

@@ -23,13 +23,14 @@ import transformers
 import monolayer as ml
 from monolayer.attaching import attach, chats, facts, lengths, measuring, running
 from monolayer.attaching.answers import continuations
+from monolayer.attaching.detach import Detached
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.running import Running
 from monolayer.attaching.smollm2 import smollm2
 from monolayer.data.readers import prompts_of
 from monolayer.errors import KeptTextError
 from monolayer.huggingface.bare import LanguageModel
-from monolayer.huggingface.cutting import cut_facts
+from monolayer.huggingface.cutting import FactIds, cut_facts
 from monolayer.huggingface.host import TOKENIZER, read_host
 from monolayer.huggingface.templates import PLAIN
 from tests import record
@@ -68,6 +69,8 @@ def questions(folder: Path) -> Iterator[tuple[str, Ask]]:
     for name in ("gpt2 bfloat16", "opt float16"):
         yield f"measured {name}", partial(_measured, short[name], STILL)
     yield "measured gpt2", partial(_measured, hosts["gpt2"], FACTS)
+    yield "out of reach", lambda: [_outside(ml.attach(short[name], STILL)) for name in ("gpt2 bfloat16", "opt float16")]
+    yield "out of reach in float32", lambda: _outside(ml.load(done["gpt2"]))
     for name, ask in _refusals(hosts["gpt2"]).items():
         yield f"refused {name}", ask
     for name in ("gpt2", "gpt2 bfloat16", "opt float16"):
@@ -222,6 +225,11 @@ def _detached(folder: Path, host: Path) -> list[object]:
     other = shutil.copytree(host, own_folder() / "other")
     (other / "config.json").write_text("{}")
     again.append(attempt(lambda: found.save(other, overwrite=True)))
+    made = found.attached
+    for old, new in (("ln_f.weight", "ln_g.weight"), ("norm.weight", "form.weight"), ("F32", "F16")):
+        headers = {name: header.replace(old, new) for name, header in made.manifest.headers.items()}
+        other_headers = replace(made, manifest=replace(made.manifest, headers=headers))
+        again.append(attempt(lambda o=other_headers: Detached(o).save(own_folder() / "back").name))
     return [same, sorted(path.name for path in back.iterdir()) == names, found.rows(), found.host.model, again]
 
 
@@ -447,6 +455,30 @@ def _checks(host: Path, facts_of: dict[str, str]) -> list[object]:
         ml.insert(made, {"The river of country8 is": " near"}, data=facts_of)
         ml.forget(made, list(facts_of)[:1], facts_of)
     return [few_digits(states.mean(axis=0), 1), stages, *seen[:count], *(part[0] for part in seen[count:])]
+
+
+def _outside(made: Attached) -> list[object]:
+    """How many facts are said to be out of reach, by what was seen of the first one's states."""
+    folder, facts_of = made.save(own_folder() / "made"), FACTS if made.host.dtype == "float32" else STILL
+    seen: list[tuple[float, ...]] = []
+    for at, steps in ((2, (0.45, 0.55, 0.7, 0.8)), (3, (0.9, 1.1, 3.1)), (4, (0.9, 1.1)), (5, (0.0, 1.0))):
+        seen += [tuple(step if number == at else 0.0 for number in range(6)) for step in steps]
+    found: list[object] = []
+    for states in seen:
+        all_of = np.zeros((6, len(facts_of)))
+        all_of[:, 0] = states
+        all_of[:2, 1] = 0.25, 7.0
+        misses = [
+            running.Miss(1, 0, 260, 261, running.EVALUATIONS[0]),
+            running.Miss(1, 0, 260, 262, running.EVALUATIONS[1]),
+        ]
+        replies = running.AskedFacts(misses if states[5] else [], all_of)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(measuring, "Running", lambda *args, **options: SimpleNamespace(device=torch.device("cpu")))
+            patch.setattr(measuring, "ask", lambda *args, known=replies: known)
+            said = measuring.measure_answers(folder, facts_of)
+        found.append([said.facts, said.returned, said.wrong, said.outside, said.moved, said.longest, said.examples])
+    return found
 
 
 def _missed(host: Path) -> list[object]:
@@ -790,21 +822,24 @@ def _facts(host: Path) -> list[object]:
         for given in (({"a": "b"},), ([[1, 2]], [0]), (["a", "b"], ["x"]), (["a"], None), ([["a", "b"]], None))
     ]
     found.append([facts.end_token(hosted, content)])
-    long = "x" * 100
-    found.append(
-        attempt(
-            lambda: facts.check_consistent(
-                facts.ids_of(
-                    replace(hosted, config=hosted.config | {"n_positions": 999}),
-                    content,
-                    facts.read_facts([long, long], [" far", " near"]),
-                    END_ID,
-                    (PLAIN,),
-                ),
-                content,
-            )
+    roomy = replace(hosted, config=hosted.config | {"n_positions": 999})
+    for length in (79, 80, 81, 100):
+        data = facts.read_facts(["x" * length] * 2, [" far", " near"])
+        ids = [FactIds(tuple([88 - 32] * length), (fact, END_ID), fact, f"row {fact}") for fact in (5, 6)]
+        found.append(
+            [
+                attempt(lambda d=data: facts.ids_of(roomy, content, d, END_ID, (PLAIN,))),
+                attempt(lambda i=ids: facts.check_consistent(i, content)),
+            ]
         )
-    )
+    for prompt, answer in (
+        ((5,), (6, 9999)),
+        ((5,), (9999, 6)),
+        ((9999,), (6,)),
+        ((5,) * 40, (6,)),
+        ((5,) * 39, (6, 7)),
+    ):
+        found.append(attempt(lambda p=prompt, a=answer: facts.check_fit(hosted, [FactIds(p, a, 3, "row 3")])))
     return found
 
 
@@ -993,6 +1028,18 @@ def _broken(host: Path, made: Attached) -> list[object]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "put_on", lambda model, device: moved.append(device))
         Running(made.host, made.source, "cpu")
+    logging: Any = transformers.utils.logging
+    before = logging.get_verbosity()
+    for level in (logging.INFO, logging.ERROR):
+        logging.set_verbosity(level)
+        Running(made.host, made.source)
+        moved.append(logging.get_verbosity() == level)
+    logging.set_verbosity(before)
+    for shown_bar in (False, True):
+        (logging.enable_progress_bar if shown_bar else logging.disable_progress_bar)()
+        with running.quietly(logging):
+            moved.append(logging.is_progress_bar_enabled())
+        moved.append(logging.is_progress_bar_enabled())
     return [*found, moved]
 
 
