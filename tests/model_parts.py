@@ -15,6 +15,7 @@ from safetensors.numpy import save
 from torch import Tensor
 
 import monolayer as ml
+from monolayer.model import heads as rank_one_heads
 from monolayer.model import rank_one, sharded
 from monolayer.model.heads import OtherTokens, PowerSums, RankOneHeads
 from monolayer.theory.heads import HEAD_TEMPERATURES
@@ -62,14 +63,18 @@ def apart(count: int, length: int) -> Any:
 
 
 def _series(length: int) -> list[object]:
-    """What power sums make heads show, by the series, and the numbers that have these sums, equal ones among them."""
+    """What power sums make heads show, by the series, the numbers that have these sums, equal ones among them, and the
+    first step of the search for sums: the last one is the same whatever steps lead there."""
     others, random = OtherTokens(length), np.random.RandomState(length)
     own = torch.from_numpy(random.uniform(-1.0, 1.0, (50, 1)))
     q, r = (torch.from_numpy(random.uniform(low, 0.3, (50, 1))) for low in (0.0, -0.2))
     q[:3], r[:3] = 0.0, 0.0
     low, high = (torch.exp(others.temperatures[at] * own) for at in (0, -1))
     with torch.no_grad():
-        return [others._shown(own, low, high, PowerSums(q, r)), others._roots(PowerSums(q, r))]
+        found = [others._shown(own, low, high, PowerSums(q, r)), others._roots(PowerSums(q, r))]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rank_one_heads, "STEPS", 1)
+            return [*found, others._power_sums(own, PowerSums(q, r))]
 
 
 def _approximated(length: int) -> list[object]:
