@@ -337,7 +337,7 @@ class Run:
             verdict.by = f"{len(more)}: {', '.join(more[:3])}"
         elif less:
             verdict.outcome, verdict.by = self.package.criterion.less, f"{len(less)}: {', '.join(less[:3])}"
-        elif self.suite is None:
+        elif self.suite is None or self.options.at_once:
             verdict.outcome = "no difference" if self.questions(fault) else "never asked"
         else:
             verdict.outcome = "no difference" if self.tests_of(fault) else "never run"
