@@ -22,6 +22,8 @@ from markdown.treeprocessors import Treeprocessor
 _INLINE = r"(?<![\\$])\$(?![\s$])([^$]+?)(?<![\s\\])\$(?!\d)"
 _DISPLAY = re.compile(r"^\$\$\s*\n?(.*?)\s*\$\$$", re.S)
 _RELATION = re.compile(r"(?:[=<>≤≥≠≈∈⊂≪≫→↦∼:]|\\(?:le|ge|ne|iff|to|approx|sim)\b)=?")
+_LONG = 40
+"""Characters of LaTeX from which on a piece of an inline formula may be wider than a phone: it then scrolls sideways."""
 _OPENING, _CLOSING = "([{", ")]}"
 _NAME = re.compile(r"<mo>([A-Za-z]{2,}6?)</mo>")
 _BAR = re.compile(r"<m[oi](?: stretchy=\"false\")?>(&#x0007C;|‖)</m[oi]>")
@@ -80,7 +82,10 @@ class _Inline(InlineProcessor):
 
     def handleMatch(self, m: re.Match[str], data: str) -> tuple[str, int, int]:  # type: ignore[override]
         formula = " ".join(m[1].split())
-        shown = "<wbr>".join(mathml(piece) for piece in pieces(formula))
+        shown = "<wbr>".join(
+            mathml(piece) if len(piece) < _LONG else f'<span class="long">{mathml(piece)}</span>'
+            for piece in pieces(formula)
+        )
         return self.md.htmlStash.store(shown), m.start(0), m.end(0)
 
 
