@@ -13,7 +13,8 @@ import torch
 
 import monolayer as ml
 from monolayer.model import plot
-from monolayer.model.plot import MOST_NAMED_KEYS, MOST_NEURONS, MOST_TICKS
+from monolayer.model.plot import MOST_NAMED_KEYS, MOST_NEURONS, MOST_TICKS, picture_page
+from tests.browser import opened
 
 
 def wave(X: Any) -> Any:
@@ -135,3 +136,25 @@ def test_pages_of_commands_load_nothing(tmp_path: Path, monkeypatch: Any, said: 
     ):
         assert words in said(command, code=2, errors=True)
     assert not Path("new.html").exists()
+
+
+def test_the_page_of_a_picture_is_dark_where_its_reader_is_and_light_on_paper(tmp_path: Path) -> None:
+    file = tmp_path / "staircase.html"
+    file.write_text(picture_page(ml.memorize({"France": "Paris", "Peru": "Lima"}).plot()), encoding="utf-8")
+    colours = """['.main-svg', '.gtitle', '.ytick text', '.textpoint text'].map((name) => {
+      const style = getComputedStyle(document.querySelector(name));
+      return (name === '.main-svg' ? style.backgroundColor : style.fill).match(/\\d+/g).map(Number)[0] < 128;
+    })"""  # whether each is dark
+    with opened(file, width=390, scheme="dark") as view:
+        # One thing changes at a time, since the page hears of each by itself.
+        for change, chosen in (
+            ({}, "dark"),
+            ({"color_scheme": "light"}, "light"),
+            ({"color_scheme": "dark"}, "dark"),
+            ({"media": "print"}, "light"),
+        ):
+            view.page.emulate_media(**change)
+            view.page.wait_for_selector(f"html[data-colours={chosen}]", state="attached")
+            assert view.call(colours) == [chosen == "dark", *[chosen == "light"] * 3]
+        assert view.call("document.documentElement.scrollWidth") <= 390
+        assert (view.messages, view.requests) == ([], [])

@@ -23,7 +23,7 @@ _INLINE = r"(?<![\\$])\$(?![\s$])([^$]+?)(?<![\s\\])\$(?!\d)"
 _DISPLAY = re.compile(r"^\$\$\s*\n?(.*?)\s*\$\$$", re.S)
 _RELATION = re.compile(r"(?:[=<>≤≥≠≈∈⊂≪≫→↦∼:]|\\(?:le|ge|ne|iff|to|approx|sim)\b)=?")
 _LONG = 40
-"""Characters of LaTeX from which on a piece of an inline formula may be wider than a phone: it then scrolls sideways."""
+"""A piece of an inline formula of so many characters may be wider than a phone: it scrolls sideways there."""
 _OPENING, _CLOSING = "([{", ")]}"
 _NAME = re.compile(r"<mo>([A-Za-z]{2,}6?)</mo>")
 _BAR = re.compile(r"<m[oi](?: stretchy=\"false\")?>(&#x0007C;|‖)</m[oi]>")

@@ -341,10 +341,35 @@ def _half_spaces(model: Parts, gates: Gates, token: object) -> Figure:
     return _finished(figure, f"{plural(len(awake), 'half-space')} of {name}{drawn}", max(340, 260 + 22 * len(lines)))
 
 
+_FOLLOWS_THE_READER = """
+const plot = document.getElementById("{plot_id}"), dark = matchMedia("(prefers-color-scheme: dark)");
+const paper = matchMedia("print"), axes = Object.keys(plot._fullLayout).filter((key) => /^[xy]axis\\d*$/.test(key));
+const looks = {
+  dark: ["#16191d", "#e4e7eb", "#2b3138", "#4a525c"], light: ["#ffffff", "#2a3f5f", "#ebf0f8", "#c8d4e3"],
+};
+const follow = async () => {
+  const chosen = dark.matches && !paper.matches ? "dark" : "light", [back, ink, grid, zero] = looks[chosen];
+  const colours = { "font.color": ink, "title.font.color": ink, paper_bgcolor: back, plot_bgcolor: back };
+  for (const axis of axes) Object.assign(colours, { [`${axis}.gridcolor`]: grid, [`${axis}.zerolinecolor`]: zero });
+  document.documentElement.style.background = back;
+  await Plotly.relayout(plot, colours);
+  document.documentElement.dataset.colours = chosen;
+};
+for (const each of [dark, paper]) each.addEventListener("change", follow);
+follow();
+"""
+"""The script of a picture's page: light or dark, as the reader's system is; on paper light."""
+
+
 def picture_page(figure: Figure) -> str:
     """One HTML page with the figure and Plotly's script inside: it makes no request to anywhere."""
-    page: str = figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False, "responsive": True})
-    return page
+    page: str = figure.to_html(
+        include_plotlyjs=True,
+        full_html=True,
+        config={"displaylogo": False, "responsive": True},
+        post_script=_FOLLOWS_THE_READER,
+    )
+    return page.replace("<head>", '<head><meta name="viewport" content="width=device-width, initial-scale=1">', 1)
 
 
 def _subplots(rows: int, columns: int, titles: Sequence[str]) -> Figure:
@@ -360,7 +385,7 @@ def _finished(figure: Figure, title: str, height: int) -> Figure:
     """The figure with its title, and room for it."""
     legend = {"orientation": "h", "y": -100 / height, "x": 0}
     return figure.update_layout(
-        title_text=title, height=height, legend=legend, template="plotly_white", margin={"t": 90}
+        title_text=title, height=height, legend=legend, template="plotly_white", margin={"t": 90, "r": 32}
     )
 
 
