@@ -58,7 +58,19 @@ def questions(folder: Path) -> Iterator[tuple[str, Ask]]:
 def _steepness(host: Host) -> list[object]:
     """ρ and T for radii that are asked for; those at the edges of what is allowed are."""
     least = neurons.least_radius(host)
-    asked: list[Any] = [None, least, 0.99 * least, 2.0**-10, 0.0625, 0.063, np.float64(0.01), 1, "wide", True]
+    asked: list[Any] = [
+        None,
+        least,
+        0.99 * least,
+        2.0**-10,
+        0.0625,
+        0.063,
+        np.float64(0.01),
+        np.float32(0.01),
+        1,
+        "wide",
+        True,
+    ]
     narrow, wide = (
         SimpleNamespace(width=width, format=host.format, silence=host.silence, response=host.response)
         for width in (8, 4096)

@@ -225,6 +225,7 @@ def _recognized(encoder: Path, options: dict[str, Any]) -> list[object]:
             for row in made.report()
         ],
         attempt(lambda: made.predict(OTHERS, strict=True)),
+        made.known(["Yes.", None, made.manifest.unknown, "?"]),
         made.predict(OTHERS[0]),
         made.predict([*list(FAQ)[:1], *OTHERS], unknown=None).tolist(),
     ]
@@ -495,6 +496,7 @@ def _run(encoder: Path) -> list[object]:
         patch.setattr(running, "put_on", lambda model, device: moved.append(device))
         running.Running(base, base.config, {}, "cpu")
     odd = {name: torch.zeros(3, 3) for name in base.tensors}
+    more = Tensor("bert.more", "F32", (1,), memoryview(bytes(4)))
     chosen: list[str] = []
     made = ml.recognize(encoder, FAQ, floor=0.9).running()
     with pytest.MonkeyPatch.context() as patch:
@@ -526,6 +528,7 @@ def _run(encoder: Path) -> list[object]:
         stages,
         [chosen, moved, hooks, *_kept_running(encoder)],
         attempt(lambda: running.Running(base, base.config, odd)),
+        attempt(lambda: running.Running(replace(base, tensors={**base.tensors, "bert.more": more}), base.config, {})),
         attempt(lambda: running.Running(base, base.config, {"another": torch.zeros(1)})),
         {code: attempt(lambda t=tensor: str(running.as_torch(t).dtype)) for code, tensor in numbers.items()},
         list(running.as_torch(Tensor("none", "F32", (0, 3), memoryview(b""))).shape),

@@ -226,11 +226,23 @@ def _detached(folder: Path, host: Path) -> list[object]:
     (other / "config.json").write_text("{}")
     again.append(attempt(lambda: found.save(other, overwrite=True)))
     made = found.attached
+    headers = {name: _shorter(header) for name, header in made.manifest.headers.items()}
+    shorter = replace(made, manifest=replace(made.manifest, headers=headers))
+    again.append(attempt(lambda: Detached(shorter).save(own_folder() / "back").name))
     for old, new in (("ln_f.weight", "ln_g.weight"), ("norm.weight", "form.weight"), ("F32", "F16")):
         headers = {name: header.replace(old, new) for name, header in made.manifest.headers.items()}
         other_headers = replace(made, manifest=replace(made.manifest, headers=headers))
         again.append(attempt(lambda o=other_headers: Detached(o).save(own_folder() / "back").name))
     return [same, sorted(path.name for path in back.iterdir()) == names, found.rows(), found.host.model, again]
+
+
+def _shorter(header: str) -> str:
+    """The header of a file of weights whose last tensor is shorter."""
+    listed = json.loads(header)
+    last = max((name for name in listed if name != "__metadata__"), key=lambda name: listed[name]["data_offsets"][1])
+    begin, end = listed[last]["data_offsets"]
+    listed[last] |= {"shape": [(end - begin) // 4 - 1], "data_offsets": [begin, end - 4]}
+    return json.dumps(listed)
 
 
 def _changed(folder: Path) -> list[object]:
@@ -541,6 +553,7 @@ def _refusals(host: Path) -> dict[str, Ask]:
         "wide": lambda: ml.attach(host, FACTS, radius=2.0**-9),
         "device": lambda: ml.attach(host, FACTS, device="nowhere"),
         "no special tokens": lambda: ml.attach(host, FACTS, special_tokens=False),
+        "kept": lambda: ml.attach(host, FACTS, keep=["The", first]),
         "odd state": lambda: _odd_state(host),
         "moving states": lambda: _moving(host),
         "another token": lambda: ml.attach(_with(host, eos_token_id=9999), FACTS),
@@ -1000,8 +1013,8 @@ def _running(host: Path, still: Path) -> list[object]:
             attach.states_of(runs, _ids(made, FACTS)[:1], lambda stage, share: None)
         runs.append([])
     kinds: list[object] = []
-    for layers in (1, 2, 4):
-        for types in (["a", "b"], [], None):
+    for layers in (1, 3, 5):
+        for types in (["a", "b", "c"], [], None):
             config = SimpleNamespace(layer_types=types)
             fake: Any = SimpleNamespace(model=SimpleNamespace(config=config), layers=[0] * layers, host=hosted)
             Running._count(fake)
