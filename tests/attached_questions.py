@@ -173,6 +173,7 @@ def _tensors(encoder: Any) -> list[object]:
     found: list[object] = [layer.outside(basis), rows, layer.words(basis, signs)]
     for least in (0.01, 0.5, 0.9):
         found += [layer.gain_of(rows, least, layer.words(basis, signs), encoder)]
+    found += [layer.gain_of(rows[:count], 0.95, layer.words(basis, signs[:1] / 8.0), encoder) for count in (1, 2)]
     found.append(layer.gain_of(rows[:0], 0.5, layer.words(basis, signs), encoder))
     for count in (len(rows), 3, 0):
         for pooling in ("mean", "first"):

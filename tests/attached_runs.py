@@ -759,7 +759,12 @@ def _templates(host: Path, chatting: Path) -> list[object]:
         )
     found.append(attempt(lambda: ml.attach(host, few, chat=True)))
     found.append(attempt(lambda: ml.attach(chatting, {" The ": " far"}, chat=True).manifest.count))
-    return found
+    trimming = plain_host(
+        own_folder() / "host", chat="{% for turn in messages %}[{{ turn['content'] | trim }}]{% endfor %}"
+    )
+    texts = (" The ", "The")
+    trimmed = (attempt(lambda t=text: ml.attach(trimming, {t: " far"}, chat=["near"]).manifest.count) for text in texts)
+    return [*found, *trimmed]
 
 
 class _Talker:
