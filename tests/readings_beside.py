@@ -69,8 +69,8 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
 MISSING = object()
 NO_FORMS: list[dict[str, Any]] = [
     {}, {"format": "excel"}, {"format": 3}, {"format": ["csv"]}, {"separator": 3}, {"separator": ";;"},
-    {"separator": ""}, {"key": 1}, {"key": "\ud800"}, {"label": None}, {"label": b"x"}, {"keyed": 1},
-    {"keyed": None}, {"header": 1}, {"header": None}, {"header": "yes"}, {"more": 1}, {"keyed": MISSING},
+    {"separator": ""}, {"key": 1}, {"key": "\ud800"}, {"label": None}, {"label": b"x"}, {"pair": 1},
+    {"pair": None}, {"header": 1}, {"header": None}, {"header": "yes"}, {"more": 1}, {"pair": MISSING},
 ]  # fmt: skip
 """What is changed in the JSON of a form."""
 CAPITALS = {"France": "Paris", "Peru": "Lima", "Chad": "N'Djamena"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def test_only_what_the_data_leave_open_is_taken_from_the_model(tmp_path: Path) -
     assert plan("x;y\n" + NO_HEADER, like, header=True).rows == 3  # options win
     assert plan("Narnia\nGondor\n", like).rows == 2  # keys alone
     assert plan("b\tc\n" + NO_HEADER.replace(";", "\t"), like, "b.tsv").header is False
-    with pytest.raises(DataError, match="has 3 columns"):
+    with pytest.raises(DataError, match="the first row, '1' and '2' and '3', may be data"):
         plan("1;2;3\n4;5;6\n", like)
 
     both = knows(put(tmp_path / "a.csv", "a,b;c\nd,e;f\n"), header=False, separator=";")
@@ -112,6 +113,11 @@ def test_sources_of_several_forms_have_none() -> None:
     for other in (replace(one, separator=";"), replace(one, format="tsv"), ReadPlan("X", "dict")):
         assert SourceForm.of([one, other]) is None
     assert SourceForm.of([]) is SourceForm.of([ReadPlan("X", "arrays")]) is None
+    pair = replace(one, keyed=True, width=2)
+    for wider, alone in (([pair, pair], True), ([pair, replace(pair, width=3)], False)):
+        form = SourceForm.of(wider)
+        assert form is not None
+        assert form.pair is alone
 
 
 KEPT = {
@@ -213,8 +219,9 @@ def test_questions_keep_the_form(bert: Path, tmp_path: Path) -> None:
 def test_models_of_data_in_another_form_are_the_same(tmp_path: Path) -> None:
     """Comparisons and records are about what a model holds, not about how its files were read."""
     file, pairs = put(tmp_path / "a.csv", ANIMALS), {"dog": "Hund", "cat": "Katze", "hen": "Huhn"}
-    for build in (ml.memorize, lambda *data, **how: ml.memorize_as("bert", *data, unknown=False, **how)):
-        one, two = build(file, tokens="en", labels="de"), build(list(pairs), list(pairs.values()), unit="words")
+    for build in (ml.memorize, partial(ml.memorize_as, "bert")):
+        one = build(file, tokens="en", labels="de", unknown=False)
+        two = build(list(pairs), list(pairs.values()), unit="words", unknown=False)
         assert one.card.form is not None
         assert two.card.form is None
         assert ml.compare(one, two).same
@@ -244,10 +251,10 @@ NO_FORMS: tuple[Any, ...] = (
     [],
     "csv",
     {},
-    {key: value for key, value in WHOLE.items() if key != "keyed"},
+    {key: value for key, value in WHOLE.items() if key != "pair"},
     *(WHOLE | {key: value} for key, values in {
         "format": ("excel", "windows", 3, None, ["csv"]), "separator": (";;", "", 3), "key": (1, "\ud800"),
-        "label": (b"x", 2, "\udfff"), "keyed": (1, None), "header": (1, "yes"), "more": (1,),
+        "label": (b"x", 2, "\udfff"), "pair": (1, None), "header": (1, "yes"), "more": (1,),
     }.items() for value in values),
 )  # fmt: skip
 

@@ -38,7 +38,7 @@ from tests.evil import TOLERANCE
 from tests.stored_models import Case, Saved, random_case, sealed
 from tests.verdicts import refused
 
-FORM = {"format": "csv", "separator": ";", "header": False, "key": "1", "label": "2", "keyed": True}
+FORM = {"format": "csv", "separator": ";", "header": False, "key": "1", "label": "2", "pair": True}
 """The form of data that a model was built from, as `config.json` has it."""
 PAGE = (Path(__file__).parent.parent / "docs" / "format.md").read_text()
 
@@ -247,7 +247,7 @@ EDGES: dict[str, tuple[str, dict[str, Any], str]] = {
     "a form of data in memory": ("line", {"form": {**FORM, "format": "dict"}}, "form is not"),
     "a form of a text": ("line", {"form": {**FORM, "format": "windows"}}, "form is not"),
     "a form with a header of its own": ("line", {"form": {**FORM, "header": 1}}, "form is not"),
-    "a form with no key or not": ("line", {"form": {**FORM, "keyed": 0}}, "form is not"),
+    "a form with no key or not": ("line", {"form": {**FORM, "pair": 0}}, "form is not"),
     "a form with two separators": ("line", {"form": {**FORM, "separator": ";;"}}, "form is not"),
     "a form with a number for a column": ("line", {"form": {**FORM, "key": 1}}, "form is not"),
     "a form with half a character": ("line", {"form": {**FORM, "label": "\ud800"}}, "form is not"),

@@ -126,6 +126,12 @@ def test_keywords_become_flags() -> None:
         ("Use path='dense'", "Use --dense"),
         ('first_block=False needs norm="sup": with', "--no-first-block needs --norm sup: with"),
         ("attach with end=False", "attach with --no-end"),
+        (
+            "such as tokens='Official name', labels='x' (--tokens, --labels)",
+            "such as --tokens 'Official name', --labels x",
+        ),
+        ("say separator=';' or separator=',' (--separator)", "say --separator ';' or --separator ,"),
+        ("""tokens="Côte d'Ivoire" (--tokens)""", """--tokens 'Côte d'"'"'Ivoire'"""),
         ("a token = 3 stays (as it is)", "a token = 3 stays (as it is)"),
     ):
         assert as_flags(message) == shown

@@ -38,6 +38,7 @@ HEADERS: dict[str, tuple[str, str | None]] = {
         "it looks like the rows below",
     ),
     "a number": ("France,33\nJapan,81\n", "'33' is a number"),
+    "a number in base 16": ("seed,0xff\n0,0x1a\n1,0x2b\n", "'0xff' is a number"),
     "a repeat": ("a,a\n1,2\n", "'a' stands there twice"),
     "a value that comes again": ("alpha,greek\n1,greek\n2,latin\n", "'greek' stands in a row below as well"),
     "keys alone": ("France\nJapan\n", "it looks like the rows below, such as 'Japan'"),
@@ -61,6 +62,29 @@ def test_a_first_row_that_looks_like_data_is_no_header(kind: str, suffix: str, t
             assert len(ml.read(file, like=like, header=True)) == rows - 1
     data = ml.read(file, like=like, header=False)
     assert (len(data), data.plans[0].header, data.plans[0].key and data.plans[0].key.name) == (rows, False, "1")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("France,Paris,67\nPeru,Lima,33\n", "'France' and 'Paris' and '67', .*: '67' is a number"),
+        (
+            "France,Paris,Seine\nPeru,Lima,Rimac\n",
+            "it looks like the rows below, such as 'Peru' and 'Lima' and 'Rimac'",
+        ),
+        ("a,b,c,d,d,e\nF,1,2,3,4,5\n", "'a' and 'b' and 'c' and 'd' and …, .*: 'd' stands there twice"),
+        ("nation,gold\n", "has a header and no row below it"),
+    ],
+)
+def test_a_wide_first_row_that_looks_like_data_is_not_offered_as_names_alone(
+    text: str, why: str, tmp_path: Path
+) -> None:
+    file = put(tmp_path / "a.csv", text)
+    with pytest.raises(DataError, match=f"{why}.*(header=False, and two columns by their numbers|--no-header)"):
+        ml.read(file)
+    rows = ml.read(file, header=False, tokens="1", labels="2")
+    assert (len(rows), rows.plans[0].width) == (text.count("\n"), text.split("\n")[0].count(",") + 1)
+    assert rows.keyed
 
 
 def test_naming_the_columns_settles_that_they_have_names(tmp_path: Path) -> None:

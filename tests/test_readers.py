@@ -315,7 +315,7 @@ def test_plain_files_do_not_go_line_by_line(
 
 BAD: list[tuple[str, Any, str]] = [  # @ stands for the path of the file; a dict for columns or arrays
     ("a.jsonl", "\n \n", "@ is empty: there is no sequence in it"),
-    ("a.csv", "tokens,labels\n", "@ is empty"),
+    ("a.csv", "tokens,labels\n", "@ has a header and no row below it"),
     ("a.txt.gz", GOOD, "@: unsupported file type '.txt'; pass format= (--format on the command line), one of jsonl"),
     # cut short
     ("a.jsonl", GOOD + GOOD[:30], "line 2 of @ is not JSON (Unterminated string"),

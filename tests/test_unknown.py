@@ -34,6 +34,12 @@ def csv(path: Path) -> Path:
     return path
 
 
+def wide(path: Path) -> Path:
+    rows = [f"{number},{key},{value},1.5\n" for number, (key, value) in enumerate(COUNTRIES.items())]
+    path.write_text("id,country,code,area\n" + "".join(rows))
+    return path
+
+
 def frame() -> Any:
     return pytest.importorskip("pandas").DataFrame({"country": KEYS, "code": CODES})
 
@@ -44,6 +50,7 @@ CLOSED: dict[str, Callable[[Path], Any]] = {
     "items": lambda folder: COUNTRIES.items(),
     "csv": lambda folder: csv(folder / "d.csv"),
     "frame": lambda folder: frame(),
+    "named columns": lambda folder: ml.read(wide(folder / "w.csv"), tokens="country", labels="code"),
     "series": lambda folder: frame().set_index("country")["code"],
     "json": lambda folder: (folder / "d.json").write_text(json.dumps(COUNTRIES)) and folder / "d.json",
     "two files": lambda folder: ml.read([csv(folder / "d.csv"), csv(folder / "e.csv")]),
@@ -53,6 +60,10 @@ CLOSED: dict[str, Callable[[Path], Any]] = {
 OPEN: dict[str, Callable[[Path], dict[str, Any]]] = {
     "lists": lambda folder: {"X": KEYS, "Y": CODES, "unit": "words"},
     "rows of tokens": lambda folder: {"X": [{"tokens": key.split(), "label": COUNTRIES[key]} for key in KEYS]},
+    "a column of tokens": lambda folder: {
+        "X": [{"id": n, "tokens": key.split(), "code": code} for n, (key, code) in enumerate(COUNTRIES.items())],
+        **{"tokens": "tokens", "labels": "code"},
+    },
     "a dict, switched off": lambda folder: {"X": COUNTRIES, "unknown": False},
 }
 

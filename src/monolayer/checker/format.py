@@ -135,7 +135,7 @@ def _examine_files(config: Config, row: ReadoutRow) -> None:
 
 def _is_form(form: Any) -> bool:
     """Whether this is how a source of data was read: the fields of a plan that hold for other sources as well."""
-    if not isinstance(form, dict) or set(form) != {"format", "separator", "header", "key", "label", "keyed"}:
+    if not isinstance(form, dict) or set(form) != {"format", "separator", "header", "key", "label", "pair"}:
         return False
     mark, texts = form["separator"], [form[key] for key in ("separator", "key", "label")]
     return (
@@ -144,7 +144,7 @@ def _is_form(form: Any) -> bool:
         and all(text is None or (isinstance(text, str) and not _SURROGATE.search(text)) for text in texts)
         and (mark is None or len(mark) == 1)
         and (form["header"] is None or isinstance(form["header"], bool))
-        and isinstance(form["keyed"], bool)
+        and isinstance(form["pair"], bool)
     )
 
 

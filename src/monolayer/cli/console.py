@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
@@ -85,13 +86,14 @@ def as_flags(message: str) -> str:
             return f"--no-{name.replace('_', '-')}"
         if name not in known:
             return match[0]
-        value = "" if given in (None, "True") else re.sub("['\"]", "", given)
+        value = "" if given in (None, "True") else re.sub(quoted, lambda text: shlex.quote(text[0][1:-1]), given)
         return f"--{name.replace('_', '-')} {value}".rstrip()
 
+    quoted = "'[^']*'|\"[^\"]*\""
     # Some messages name both: the keyword, and the flag in brackets after it. Then the flag is dropped here.
-    message = re.sub(r"(=[\w.+'-]*) \((?:--[a-z-]+(?:, )?)+(?: on the command line)?\)", r"\1", message)
+    message = re.sub(rf"(=(?:{quoted}|[\w.+-]*)) \((?:--[a-z-]+(?:, )?)+(?: on the command line)?\)", r"\1", message)
     message = message.replace("path='dense'", "--dense")
-    message = re.sub(r"\b([a-z_]+)=('\w+'(?: or '\w+')*|\"\w+\"|True\b|[\w+-][\w.+-]*)?", flag, message)
+    message = re.sub(rf"\b([a-z_]+)=((?:{quoted})(?: or (?:{quoted}))*|True\b|[\w+-][\w.+-]*)?", flag, message)
     message = re.sub(r"\((--[a-z-]+), \1\)", r"(\1)", message)
     message = message.replace("give Y, or --causal", "add labels, or pass --causal")
     return message.replace("give Y", "add labels to the data")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from monolayer.data.form import SourceForm
 from monolayer.data.plan import SEPARATOR_NAMES
@@ -18,6 +19,8 @@ from monolayer.errors import DataError
 CSV_SEPARATORS = (",", ";", "\t", "|")
 SAMPLE_BYTES = 1 << 16
 SAMPLE_ROWS = 100
+MOST_NAMED = 4
+"""How many cells of a first row an error quotes."""
 _SPELLINGS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 _COLUMN_NAMES = """
 abbr abbreviation address age alias amount answer answers author body capital category cell character characters
@@ -107,7 +110,7 @@ def header_of_form(rows: Sequence[Sequence[str]], form: SourceForm, chosen: Sequ
         return None
     names = [name.strip() for name in rows[0]]
     if not form.header:
-        if any(map(_is_column_name, names)) or (form.keyed and len(names) > 2):
+        if any(map(_is_column_name, names)) or (form.pair and len(names) > 2):
             return None
         names = [str(number) for number in range(1, len(names) + 1)]
     fits = form.columns_in(names) is not None and set(chosen) <= set(names)
@@ -120,18 +123,23 @@ def header_of_form(rows: Sequence[Sequence[str]], form: SourceForm, chosen: Sequ
 def check_header(header: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> None:
     """Refuse a first row that looks like data: it holds a number, a cell twice, or cells like those of the rows below.
 
-    `header`: the cells of the first row, two at most. `rows`: some rows below it. A cell that is a usual name of a
-    column settles that it is a header.
+    `header`: the cells of the first row. `rows`: some rows below it. A cell that is a usual name of a column settles
+    that it is a header.
     """
     if any(map(_is_column_name, header)):
         return
     why = _why_data(header, rows)
     if why:
-        columns = " and ".join(map(repr, header))
-        choose = ", ".join(f"{name}={cell!r}" for name, cell in zip(("tokens", "labels"), header, strict=False))
+        more = ["…"] if len(header) > MOST_NAMED else []
+        columns = " and ".join([*map(repr, header[:MOST_NAMED]), *more])
+        choose = ", ".join(f"{option}={cell!r}" for option, cell in zip(("tokens", "labels"), header, strict=False))
+        unread = "header=False (--no-header)"
+        if len(header) > 2:
+            choose = f"such as {choose}"
+            unread = "header=False, and two columns by their numbers, such as tokens='1', labels='2'"
         raise DataError(
             f"{name}: the first row, {columns}, may be data and not the names of the columns: {why}. If it is data, "
-            f"read the file with header=False (--no-header); if it is a header, with header=True (--header), or name "
+            f"read the file with {unread}; if it is a header, with header=True (--header), or name "
             f"the columns: {choose} (--tokens, --labels)"
         )
 
@@ -141,14 +149,15 @@ def _why_data(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     number = next((cell for cell in header if _is_number(cell)), None)
     if number is not None:
         return f"{number!r} is a number"
-    if len(set(header)) < len(header):
-        return f"{header[0]!r} stands there twice"
+    twice = next((cell for at, cell in enumerate(header) if cell in header[:at]), None)
+    if twice is not None:
+        return f"{twice!r} stands there twice"
     below = [row for row in rows if len(row) == len(header)]
     for at, cell in enumerate(header):
         if any(row[at] == cell for row in below):
             return f"{cell!r} stands in a row below as well"
     if below and all(_looks_alike(cell, [row[at] for row in below]) for at, cell in enumerate(header)):
-        return f"it looks like the rows below, such as {' and '.join(map(repr, below[0]))}"
+        return f"it looks like the rows below, such as {' and '.join(map(repr, below[0][:MOST_NAMED]))}"
     return ""
 
 
@@ -160,11 +169,14 @@ def _is_column_name(cell: str) -> bool:
 
 
 def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    """Whether a cell is a number as `float` reads it, or one in another base, such as 0xff."""
+    for read in (float, partial(int, base=0)):
+        try:
+            read(cell)
+        except ValueError:
+            continue
+        return True
+    return False
 
 
 def _looks_alike(cell: str, below: list[str]) -> bool:

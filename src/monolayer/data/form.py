@@ -11,7 +11,7 @@ caller and the data leave open (`Manner.form`). The plan of data that are read t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import get_args
 
 from monolayer.data.objects import JsonObject
@@ -24,19 +24,25 @@ text was cut into windows is the model's `Script`."""
 
 @dataclass(frozen=True)
 class SourceForm:
-    """The form of a source: the fields are those of `ReadPlan`, with columns by their names."""
+    """The form of a source: the fields are those of `ReadPlan`, with columns by their names.
+
+    `pair`: whether its only columns are a key and its value, so that a table with another value beside the key is
+    another table.
+    """
 
     format: Format
     separator: str | None = None
     header: bool | None = None
     key: str | None = None
     label: str | None = None
-    keyed: bool = False
+    pair: bool = False
 
     @classmethod
     def of(cls, plans: Sequence[ReadPlan]) -> SourceForm | None:
         """The form that all these sources have; None if they differ, or are data in memory without columns."""
         forms = {cls._of_plan(plan) for plan in plans}
+        if None not in forms and not all(form.pair for form in forms if form is not None):
+            forms = {form and replace(form, pair=False) for form in forms}  # some files have more columns than others
         return forms.pop() if len(forms) == 1 else None
 
     @classmethod
@@ -47,7 +53,7 @@ class SourceForm:
         key, label = (None if column is None else column.name for column in (plan.key, plan.label))
         if not all(name is None or _is_text(name) for name in (key, label)):
             return None  # columns of a table in memory may have any names
-        return cls(plan.format, plan.separator, plan.header, key, label, plan.keyed)
+        return cls(plan.format, plan.separator, plan.header, key, label, plan.keyed and plan.width <= 2)
 
     @classmethod
     def from_json(cls, value: object) -> SourceForm | None:
@@ -60,7 +66,7 @@ class SourceForm:
         fits = isinstance(value["format"], str) and value["format"] in FORMATS
         fits = fits and all(text is None or _is_text(text) for text in texts)
         fits = fits and (value["separator"] is None or len(value["separator"]) == 1)
-        if not fits or type(value["keyed"]) is not bool or type(value["header"]) not in (bool, type(None)):
+        if not fits or type(value["pair"]) is not bool or type(value["header"]) not in (bool, type(None)):
             raise ValueError("form")
         return cls(**value)
 
@@ -76,7 +82,7 @@ class SourceForm:
         if self.key is None or self.key not in there:
             return None
         both = self.label is not None and self.label in there
-        if self.keyed and self.label is not None and not both and len(there) > 1:
+        if self.pair and self.label is not None and not both and len(there) > 1:
             return None
         return [self.key, *([self.label] if both and self.label is not None else [])]
 

@@ -151,6 +151,11 @@ class Growing:
         """Everything that was read, as the fields of `Sequences`."""
         self._flush()
         if not self._count:
+            if self.plan.header:
+                raise DataError(
+                    f"{self.name} has a header and no row below it. If its first row is data, read it with "
+                    "header=False (--no-header)"
+                )
             raise DataError(f"{self.name} is empty: there is no sequence in it")
         tokens = self._token_column.finish()
         labels = None

@@ -110,6 +110,7 @@ class TableLayout:
     - `asks`: whether the caller did not say what a label belongs to, so that the data must make it clear.
     - `verbatim`: whether answers follow their prompts without a space in between.
     - `numbers`: the places of the columns that are read in the table, counted from 0; none if there are no columns.
+    - `width`: how many columns the table has; 0 if there are none.
     - `remembered`: whether the form of the model's data decided which columns these are.
     - `unlike`: the form of the model's data, if the table has other columns and nobody chose any.
     """
@@ -122,6 +123,7 @@ class TableLayout:
     asks: bool = False
     verbatim: bool = False
     numbers: tuple[int, ...] = ()
+    width: int = 0
     remembered: bool = False
     unlike: SourceForm | None = None
 
@@ -145,7 +147,7 @@ class TableLayout:
                     f"{name} has {len(places)} columns called {column!r}, columns {' and '.join(places)}: give each "
                     "its own name"
                 )
-        return replace(layout, numbers=tuple(map(there.index, layout.columns)))
+        return replace(layout, numbers=tuple(map(there.index, layout.columns)), width=len(there))
 
     @classmethod
     def _of_form(cls, columns: Columns, there: list[str], name: str, lists: bool) -> TableLayout:
@@ -157,7 +159,7 @@ class TableLayout:
         if form is None or known is None:
             layout = cls._of_names(columns, there, name, lists)
             return layout if form is None or form.key is None or chosen else replace(layout, unlike=form)
-        if form.keyed and not chosen:
+        if form.pair and not chosen:
             layout = cls.of_pairs(known, columns)
         else:
             token, label, *_ = *known, None
@@ -221,6 +223,11 @@ class TableLayout:
         By default a line is split as the model splits strings, or else into words.
         """
         return cls("text", None, columns.unit or columns.like.unit or "words", columns.belongs)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether rows are keys with their values: in two columns, or in a column of keys that a caller has named."""
+        return self.pairs or self.token != "tokens"
 
     @property
     def columns(self) -> list[str]:

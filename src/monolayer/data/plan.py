@@ -63,6 +63,7 @@ class ReadPlan:
     - `source`: a file by its name, or what was given, such as 'the dict'. `format`: how it holds rows.
     - `separator`, `header`: of CSV, TSV and CoNLL; None elsewhere. Without a header, columns are called 1, 2, 3 …
     - `key`, `label`: the columns of sequences and labels; None if the format has no columns, or no labels were read.
+    - `width`: how many columns there are; 0 if the format has none.
     - `unit`: how strings were split into tokens; None if there were none to split.
     - `per`: what a label belongs to, or that rows are prompts and answers; None if there are no labels.
     - `keyed`: whether each row is a key with its value, so that the keys are all that can be asked.
@@ -78,6 +79,7 @@ class ReadPlan:
     header: bool | None = None
     key: ReadColumn | None = None
     label: ReadColumn | None = None
+    width: int = 0
     unit: Unit | None = None
     per: PlannedPer | None = None
     keyed: bool = False
@@ -180,7 +182,7 @@ def plan_lines(plans: Sequence[ReadPlan]) -> list[str]:
     alike: dict[ReadPlan, list[ReadPlan]] = {}
     for plan in plans:
         chosen = None if plan.chosen_from is None else 0
-        common = replace(plan, source="", rows=0, places=0, gaps=0, spaced=0, chosen_from=chosen)
+        common = replace(plan, source="", rows=0, places=0, gaps=0, spaced=0, width=0, chosen_from=chosen)
         alike.setdefault(common, []).append(plan)
     return [str(group[0] if len(group) == 1 else joined(group)) for group in alike.values()]
 

@@ -57,7 +57,7 @@ class RowReader:
     def __init__(self, growing: Growing, layout: TableLayout) -> None:
         self.growing, self.layout = growing, layout
         key, label = layout.planned
-        growing.plan = replace(growing.plan, keyed=layout.pairs, key=key, label=label)
+        growing.plan = replace(growing.plan, keyed=layout.keyed, key=key, label=label, width=layout.width)
         if layout.remembered:
             growing.remembered("columns")
         unlike = layout.unlike
@@ -200,7 +200,7 @@ def _column_names(first: list[str], columns: Columns, sample: list[list[str]], n
             f"separator={marks[0]!r} (--separator); if it is one, give it a name without {marks[0]!r}"
         )
     named = columns.header or columns.tokens is not None or columns.labels is not None
-    if not named and len(names) <= 2:
+    if not named:
         check_header(names, sample[1:], name)
     return names
 
