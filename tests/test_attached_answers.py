@@ -5,6 +5,8 @@ The questions are also those of `bench/no_planted_fault_proves_more.py --package
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -13,8 +15,9 @@ import pytest
 from tests.attached_answers import RECORD, questions
 from tests.record import answer, differences, read_record
 
-FOLDER = tempfile.TemporaryDirectory()
-QUESTIONS, RECORDED = questions(Path(FOLDER.name)), read_record(RECORD)
+FOLDER = Path(tempfile.mkdtemp())
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
+QUESTIONS, RECORDED = questions(FOLDER), read_record(RECORD)
 WITHIN = 1e-6
 """In float64 machines differ by far less here; of what models compute, few digits are recorded."""
 OTHERWISE = "if that is meant: python -m tests.attached_answers > tests/attached_answers.txt, and look at what changed"
