@@ -85,7 +85,7 @@ PATTERNS = ["what?", "wha?", "gone?", "a *b", "a ?", "x?.csv", "go *ne", "**/x1.
 """What may be a pattern or a text."""
 NAN = float("nan")
 GAPS: dict[str, Any] = {
-    "no time": [np.datetime64("NaT")], "a complex number": [complex(NAN, 0.0)], "NaN and None": [NAN, None],
+    "no time": [np.datetime64("NaT", "s")], "a complex number": [complex(NAN, 0.0)], "NaN and None": [NAN, None],
     "NaN in float32": [np.float32(NAN)],
 }  # fmt: skip
 """What may be no label."""
