@@ -219,7 +219,7 @@ def _spoilers(host: Host) -> list[object]:
     for per_block in (2, 3, 8):
         some, steep = made(host)
         odd = Neurons(some.W_1.copy(), some.b_1.copy(), some.W_2)
-        odd.W_1[5], odd.b_1[2] = 0.0, np.nan
+        odd.W_1[5], odd.b_1[2], odd.W_1[0, 3] = 0.0, np.nan, np.inf
         for each in (some, odd):
             few = SimpleNamespace(
                 width=host.width,
@@ -231,7 +231,7 @@ def _spoilers(host: Host) -> list[object]:
                 activation=host.activation,
             )
             spoilers = measuring.Spoilers.of(SimpleNamespace(neurons=each, steep=steep, host=few))
-            at = np.concatenate([states(host)[0], states(host, 3)[2], 0.5 * states(host)[1]])
+            at = np.concatenate([states(host)[0][[0, 1, 2, 3, 1, 5, 3]], states(host, 3)[2], 0.5 * states(host)[1]])
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(measuring, "STATES_AT_ONCE", 5)
                 own = np.concatenate([np.arange(7), np.arange(7)[::-1], np.arange(7)])

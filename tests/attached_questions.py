@@ -362,7 +362,7 @@ def _changed(folder: Path) -> list[object]:
 def _measured(folder: Path) -> list[object]:
     """What asking a folder finds, also where answers are others, and where keys are others than they were."""
     made = Recognizer.load(folder)
-    more = FAQ | {"card": "Yes.", "how " * 60: "Yes.", next(iter(FAQ)): "Another."}
+    more = FAQ | {"card": "Yes.", "card card card": "Elsewhere.", "how " * 60: "Yes.", next(iter(FAQ)): "Another."}
     turned = made.neurons._replace(rows=np.roll(made.neurons.rows, 1, axis=1))
     other = replace(made, neurons=turned, given=None).save(own_folder() / "turned")
     stages: list[tuple[str, float]] = []
@@ -388,7 +388,24 @@ def _measured(folder: Path) -> list[object]:
                 str(said).replace(f"{said.moved:.2g}", "…"),
             ]
         )
+    plain: Any = running.Running.say
+    for odd in ("eager", "sdpa"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                running.Running,
+                "say",
+                lambda run, ids, kernel, report, odd=odd: _rolled(plain(run, ids, kernel, report), kernel == odd),
+            )
+            said = measuring.measure(made.source, read_facts(FAQ, None, AS_THEY_ARE), 0.5, 0.01, lambda *one: None)
+        found.append([said.wrong, said.examples, said.outside, few_digits(said.moved, 1)])
     return [*found, stages]
+
+
+def _rolled(reply: running.Reply, odd: bool) -> running.Reply:
+    """A reply in which one state is another, and one answer, if this kernel of attention is the odd one."""
+    if odd:
+        reply.states[1], reply.classes[2] = np.roll(reply.states[1], 1), 4
+    return reply
 
 
 def _damaged(folder: Path) -> list[object]:

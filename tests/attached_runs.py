@@ -1024,7 +1024,15 @@ def _running(host: Path, still: Path) -> list[object]:
             fake: Any = SimpleNamespace(model=SimpleNamespace(config=config), layers=[0] * layers, host=hosted)
             Running._count(fake)
             kinds.append(vars(config))
-    return [*found, chosen, kinds, *_broken(host, made)]
+    seen_most: list[object] = []
+    for sizes in ((3.0, 1.0, 2.0, 0.5), (1.0, 2.0, 0.5, 3.0), (-1.0, -2.0, -3.0, -1.0)):
+        left = iter(sizes)
+
+        def look_at(asked: Any, states: Any, left: Iterator[float] = left) -> Any:
+            return next(left) * np.outer(np.arange(1.0, 7.0), 1.0 + asked.rows + 0.25 * asked.places)
+
+        seen_most.append(runs.ask(_ids(made, FACTS), look_at, lambda stage, share: None).states)
+    return [*found, chosen, kinds, seen_most, *_broken(host, made)]
 
 
 def _broken(host: Path, made: Attached) -> list[object]:
