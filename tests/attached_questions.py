@@ -237,7 +237,7 @@ def shown(made: Recognizer) -> list[object]:
     said = json.loads(made._finished().to_json())
     moved = [noise(each.pop("moved")) for each in said["questions"]]
     tau = [few_digits(1.0 - each.pop("threshold"), 2) for each in said["questions"]]
-    said["draw"] |= {"floor": few_digits(said["draw"]["floor"])}
+    said["draw"] |= {name: few_digits(said["draw"][name]) for name in ("floor", "reach")}
     sizes = made.sizes
     sizes |= {
         "moved": noise(sizes["moved"]),
