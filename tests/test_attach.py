@@ -26,7 +26,7 @@ from safetensors.numpy import load_file, save_file
 
 import monolayer as ml
 from monolayer.attaching import attach as attaching
-from monolayer.attaching import running
+from monolayer.attaching import measuring, running
 from monolayer.attaching.apart import (
     Around,
     Duties,
@@ -41,6 +41,7 @@ from monolayer.attaching.facts import KeptText
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import Spoilers, measure_answers
 from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
+from monolayer.attaching.running import LOOKED_AT, AskedFacts
 from monolayer.checker.locating.location import Slice
 from monolayer.data import folder as folders
 from monolayer.errors import KeptTextError
@@ -121,6 +122,22 @@ def test_facts_come_back_in_short_formats(
     assert f"in {name}, at every place" in proof.claim
     assert any(f"arithmetic in {name}" in line for line in proof.assumptions)
     assert "they turned by up to" in proof.measured[1]
+
+
+def test_what_is_measured_in_a_short_format_is_the_largest_over_all_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ml.attach(write_host(tmp_path / "host", "llama", dtype=torch.bfloat16), FACTS)
+    states = np.random.default_rng(0).random((len(LOOKED_AT), len(made.manifest.facts)))
+    states[LOOKED_AT.index("woken")] = 1.0
+    monkeypatch.setattr(measuring, "ask", lambda *_: AskedFacts([], states))
+    manifest = measuring.asked(made, SimpleNamespace(device=torch.device("cpu")), [], lambda *_: None).manifest  # type: ignore[arg-type]
+    here = {name: states[LOOKED_AT.index(name)] for name in LOOKED_AT}
+    for name in ("rose", "turned"):
+        assert manifest.measured[name] == here[name].max() > here[name].min()
+    assert manifest.measured["woken"] == len(manifest.facts)
+    stored = [(fact.moved, fact.length, fact.fell) for fact in manifest.facts]
+    assert stored == list(zip(here["lost"], here["length"], here["fell"], strict=True))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(8, 200), st.floats(20.0, 3e4), st.sampled_from(["bfloat16", "float16"]))
