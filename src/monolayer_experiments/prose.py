@@ -19,7 +19,7 @@ LONGEST_PIECE = 20_000
 
 def installed_text(kind: str, characters: int, seed: int = 0) -> str:
     """So many characters of one of the `KINDS`, from files of installed packages in an order drawn with the seed."""
-    packages = {(each.metadata["Name"] or "").lower(): each for each in distributions()}
+    packages = {str(_metadata(each).get("Name") or "").lower(): each for each in distributions()}
     names = sorted(packages)
     random.Random(seed).shuffle(names)
     texts, size = list[str](), 0
@@ -34,8 +34,8 @@ def installed_text(kind: str, characters: int, seed: int = 0) -> str:
 def _pieces(package: Distribution, kind: str) -> Iterator[str]:
     """The files of one kind in a package; of `source` only the longest ones that are not tests, a few per package."""
     if kind == "descriptions":
-        message: Any = package.metadata  # its body is the description
-        yield str(message.get_payload() or message["Description"] or "")
+        message = _metadata(package)
+        yield str(message.get_payload() or message.get("Description") or "")  # its body is the description
         return
     files = sorted(str(file) for file in package.files or ())
     if kind == "source":
@@ -52,6 +52,11 @@ def _pieces(package: Distribution, kind: str) -> Iterator[str]:
             yield path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             continue
+
+
+def _metadata(package: Distribution) -> Any:
+    """What a package says of itself: a message of mail. Reading a field that it lacks by index is deprecated."""
+    return package.metadata
 
 
 def windows(tokenizer: Any, text: str, length: int) -> list[list[int]]:
