@@ -50,7 +50,9 @@ def own_folder() -> Path:
 
 def words_of(error: Exception) -> str:
     """The words of an error, less names of folders, and less what another library said."""
-    kept = str(error).partition(" cannot be read")[0]
+    kept = str(error)
+    for where_others_speak in (" cannot be read", ": embedded null", ": open: embedded null"):
+        kept = kept.partition(where_others_speak)[0]
     return " ".join(word for word in kept.split() if "/" not in word)
 
 
