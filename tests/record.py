@@ -51,7 +51,7 @@ def own_folder() -> Path:
 def words_of(error: Exception) -> str:
     """The words of an error, less names of folders, and less what another library said."""
     kept = str(error)
-    for where_others_speak in (" cannot be read", ": embedded null", ": open: embedded null"):
+    for where_others_speak in (" cannot be read", ": open: embedded null", ": embedded null"):
         kept = kept.partition(where_others_speak)[0]
     return " ".join(word for word in kept.split() if "/" not in word)
 
