@@ -28,7 +28,8 @@ from monolayer.huggingface.formats import HOST_FORMATS
 from monolayer.huggingface.questions import AS_THEY_ARE, Draw
 from monolayer.huggingface.tensors import Tensor
 from tests.attached_runs import attempt, noise
-from tests.plain_hosts import WIDTH, WORDS_ASKED, plain_encoder
+from tests.encoders import WORDS
+from tests.plain_hosts import WIDTH, plain_encoder
 from tests.record import Ask, few_digits, own_folder, undigested
 
 FAQ = {
@@ -273,7 +274,7 @@ def shown(made: Recognizer) -> list[object]:
 def _many(encoder: Path) -> list[object]:
     """More questions than a layer holds: which are asked in batches, and what becomes of repeated rows."""
     stages: list[tuple[str, float]] = []
-    texts = [f"{one} {two}" for one in WORDS_ASKED[:4] for two in WORDS_ASKED[4:9]]
+    texts = [f"{one} {two}" for one in WORDS[:4] for two in WORDS[4:9]]
     rows, answers = [*texts, texts[0]], [text.partition(" ")[0] for text in texts]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recognize, "LEAST_TRIED", 6)

@@ -13,6 +13,8 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import pre_tokenizers
 
+from tests.encoders import WORDS as WORDS_OF_QUESTIONS
+
 WIDTH, NEURONS, PLACES, LAYERS, HEADS = 32, 8, 40, 2, 4
 WORDS = ("The", " capital", " of", " country", " is", " city", " river", " near", " far", " and", " sea")
 END = "<end>"
@@ -248,8 +250,6 @@ def plain_host(
 
 # -- encoders ----------------------------------------------------------------------------------------------------
 
-TEXT = "how do i reset my password when are you open where is order at what time close can pay by card"
-WORDS_ASKED = TEXT.split()
 OWN_NAMES = {
     "hidden_size": "dim",
     "num_hidden_layers": "n_layers",
@@ -262,7 +262,7 @@ OWN_NAMES = {
 
 def plain_encoder(folder: Path, kind: str = "bert", dtype: str = "float32", *, pad: bool = True) -> Path:
     """A sentence encoder in a folder. `pad`: whether it says which token pads."""
-    words = list(dict.fromkeys(WORDS_ASKED))
+    words = list(dict.fromkeys(WORDS_OF_QUESTIONS))
     config: dict[str, Any] = {
         "hidden_size": WIDTH,
         "num_hidden_layers": LAYERS,

@@ -40,10 +40,10 @@ class SourceForm:
     @classmethod
     def of(cls, plans: Sequence[ReadPlan]) -> SourceForm | None:
         """The form that all these sources have; None if they differ, or are data in memory without columns."""
-        forms = {cls._of_plan(plan) for plan in plans}
-        if None not in forms and not all(form.pair for form in forms if form is not None):
-            forms = {form and replace(form, pair=False) for form in forms}  # some files have more columns than others
-        return forms.pop() if len(forms) == 1 else None
+        forms = [form for plan in plans if (form := cls._of_plan(plan)) is not None]
+        pair = all(form.pair for form in forms)  # some files may have more columns than others
+        alike = {replace(form, pair=pair) for form in forms}
+        return alike.pop() if len(alike) == 1 and len(forms) == len(plans) else None
 
     @classmethod
     def _of_plan(cls, plan: ReadPlan) -> SourceForm | None:

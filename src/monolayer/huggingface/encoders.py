@@ -19,7 +19,7 @@ from monolayer.errors import DataError, ModelFileError
 from monolayer.huggingface.files import BUILT_BY
 from monolayer.huggingface.formats import HOST_FORMATS
 from monolayer.huggingface.given import GivenModel
-from monolayer.huggingface.host import LEAST_HOST_EPSILON, model_files
+from monolayer.huggingface.host import LEAST_HOST_EPSILON, built_by_us, model_files
 from monolayer.huggingface.hosts import IDENTITY, SILENCE
 from monolayer.huggingface.marks import ATTACHED_MARK, QUESTIONS_MARK
 from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, NEUTRAL
@@ -367,9 +367,7 @@ def pooling_of(folder: Path) -> Pooling | None:
     )
 
 
-_NO_ENCODER = (
-    "so it holds its data and is no pretrained encoder. Add facts with insert, which needs the data that it holds"
-)
+_NO_ENCODER = "so it holds its data and is no pretrained encoder"
 
 
 def read_encoder(folder: Path) -> tuple[Encoder, ModelFiles]:
@@ -381,7 +379,7 @@ def read_encoder(folder: Path) -> tuple[Encoder, ModelFiles]:
         )
     try:
         if MODEL.objection(folder) is None:
-            raise DataError(f"memorize built it, {_NO_ENCODER}")
+            raise built_by_us("memorize", _NO_ENCODER)
         opened = read_together(folder, lambda opened: model_files(opened, "encoder"))
         config = read_json(folder / "config.json", opened.content["config.json"])
         if QUESTIONS_MARK.items() <= config.items():
@@ -389,7 +387,7 @@ def read_encoder(folder: Path) -> tuple[Encoder, ModelFiles]:
         if ATTACHED_MARK.items() <= config.items():
             raise DataError("it is a language model with attached facts, not an encoder")
         if BUILT_BY.items() <= config.items():
-            raise DataError(f"memorize_as built it, {_NO_ENCODER}")
+            raise built_by_us("memorize_as", _NO_ENCODER)
         return encoder_of(config, opened.tensors), opened
     except OSError as error:
         raise DataError(f"{error.filename or folder} cannot be read: {error.strerror}") from None

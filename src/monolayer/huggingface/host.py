@@ -300,9 +300,7 @@ def read_host(folder: Path) -> tuple[Host, ModelFiles]:
 def _read_host(folder: Path) -> tuple[Host, ModelFiles]:
     """Read the host in `folder`; the `DataError` does not name the folder, which `read_host` adds."""
     if MODEL.objection(folder) is None:
-        raise DataError(
-            "memorize built it, and it is no language model. Add facts with insert, which needs the data that it holds"
-        )
+        raise built_by_us("memorize", "and it is no language model")
     try:
         opened = read_together(folder, model_files)
         config = read_json(folder / "config.json", opened.content["config.json"])
@@ -313,13 +311,17 @@ def _read_host(folder: Path) -> tuple[Host, ModelFiles]:
     if ATTACHED_MARK.items() <= config.items():
         raise DataError("facts are attached to it already: insert adds more, and detach restores its host")
     if BUILT_BY.items() <= config.items():
-        raise DataError(
-            "memorize_as built it, so it holds its data and has no states of a language model to attach facts to. Add "
-            "facts with insert, which needs the data that it holds"
+        raise built_by_us(
+            "memorize_as", "so it holds its data and has no states of a language model to attach facts to"
         )
     kin = kin_of(config)
     opened = opened if kin is None else kin.split(opened, config)
     return host_of(config, opened.tensors), opened
+
+
+def built_by_us(verb: str, why: str) -> DataError:
+    """The error for a folder that `verb` of this library built, where a model of others is needed; `why` it is none."""
+    return DataError(f"{verb} built it, {why}. Add facts with insert, which needs the data that it holds")
 
 
 def model_files(opened: OpenFolder, model: str = "model") -> ModelFiles:
