@@ -10,8 +10,8 @@ BIN := .venv/bin
 DEPENDENCIES ?= locked
 EXTRAS = stock,onnx,demo,words,lookup,parquet,report,sklearn,cluster
 
-# The demo needs little; everything else needs the developers' tools and every extra. A stamp is written last, so an
-# interrupted set-up is done again.
+# The demo needs little; everything else needs the developers' tools and every extra, and nothing is installed twice. A
+# stamp is written last, so an interrupted set-up is done again.
 PIP = $(BIN)/python -m pip install -q --disable-pip-version-check
 INSTALL = $(PIP) -c constraints.txt -e
 ifeq ($(DEPENDENCIES),newest)
@@ -20,15 +20,18 @@ else ifeq ($(DEPENDENCIES),oldest)
 INSTALL = $(PIP) uv && VIRTUAL_ENV=.venv $(BIN)/uv pip install -q --resolution lowest-direct -e
 endif
 
-.venv/demo: pyproject.toml constraints.txt
+.venv/made:
 	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/demo: .venv/made pyproject.toml constraints.txt
 	$(INSTALL) '.[demo]'
 	touch $@
 
-.venv/ready: .venv/demo
+.venv/ready: .venv/made pyproject.toml constraints.txt
 	$(PIP) 'pip>=25.1'  # the first that knows dependency groups; Python 3.11 to 3.13 may bring an older one
 	$(INSTALL) '.[$(EXTRAS)]' --group dev
-	touch $@
+	touch .venv/demo $@  # what the demo needs is there too
 
 demo: .venv/demo
 	$(BIN)/monolayer demo

@@ -416,6 +416,18 @@ def test_commands_share_their_options_and_show_them_plainly(said: Said) -> None:
     assert 0 < shown.index(" memorize ") < shown.index(" predict ") < shown.index(" recite ")
 
 
+@pytest.mark.parametrize("words", ["--help", "predict --help", "verify m data.jsonl --json", "predict --nope"])
+def test_what_is_left_out_of_the_app_for_a_command_is_not_missed(
+    words: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the list of commands typer builds none of their options, and for one command no other."""
+    codes, printed = [run(words.split())], [capsys.readouterr()]
+    monkeypatch.setattr("monolayer.cli._asked", lambda words: app)
+    codes.append(run(words.split()))
+    printed.append(capsys.readouterr())
+    assert (codes[0], printed[0]) == (codes[1], printed[1])
+
+
 # -- verdicts ----------------------------------------------------------------------------------------------
 
 

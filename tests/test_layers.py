@@ -40,7 +40,7 @@ def statements(body: list[ast.stmt], types: bool) -> Iterator[ast.stmt]:
     """All statements of a file, also inside others; maybe those for types."""
     for node in body:
         yield node
-        if types or not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+        if types or not (isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"):
             for block in ("body", "orelse", "finalbody", "handlers", "cases"):
                 yield from statements(getattr(node, block, []), types)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,22 @@ from monolayer.huggingface.host_kind import HostKind
 SOURCES = Path(__file__).parent.parent / "src"
 
 
+@cache
+def comparisons_and_calls(source: str) -> tuple[list[ast.Compare], list[ast.Call]]:
+    """What the tests below look at in a file, found once for all of them."""
+    nodes = list(ast.walk(ast.parse(source)))
+    return [node for node in nodes if isinstance(node, ast.Compare)], [
+        node for node in nodes if isinstance(node, ast.Call)
+    ]
+
+
+@cache
+def sources() -> dict[str, str]:
+    """The files of the library."""
+    files = (SOURCES / "monolayer").rglob("*.py")
+    return {str(path.relative_to(SOURCES)): path.read_text(encoding="utf-8") for path in files}
+
+
 def strings(node: ast.expr) -> Iterator[str]:
     """The strings that are compared by an operand: one, or those of a tuple, list or set."""
     for part in node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]:
@@ -33,16 +50,15 @@ def compared(source: str, names: Set[str]) -> list[str]:
     """The comparisons of a file, as text, with one of the `names` on either side."""
     return [
         ast.unparse(node)
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Compare)
-        and names & {name for side in (node.left, *node.comparators) for name in strings(side)}
+        for node in comparisons_and_calls(source)[0]
+        if names & {name for side in (node.left, *node.comparators) for name in strings(side)}
     ]
 
 
 def comparisons(names: Set[str]) -> dict[str, list[str]]:
     """The comparisons with one of the `names` in the sources of the library, by file."""
-    found = {path: compared(path.read_text(encoding="utf-8"), names) for path in (SOURCES / "monolayer").rglob("*.py")}
-    return {str(path.relative_to(SOURCES)): each for path, each in found.items() if each}
+    found = {path: compared(text, names) for path, text in sources().items()}
+    return {path: each for path, each in found.items() if each}
 
 
 def test_architectures_are_not_compared_by_name() -> None:
@@ -80,15 +96,14 @@ ASKED_ONCE = {
 
 def asked_classes(source: str) -> list[str]:
     """The calls of isinstance in a file, as text, with one of the classes that models and folders have."""
-    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and len(node.args) == 2]
+    calls = [node for node in comparisons_and_calls(source)[1] if len(node.args) == 2]
     asked = [node for node in calls if isinstance(node.func, ast.Name) and node.func.id == "isinstance"]
     named = [(node, {part.id for part in ast.walk(node.args[1]) if isinstance(part, ast.Name)}) for node in asked]
     return [ast.unparse(node) for node, names in named if names & KINDS_OF_FOLDERS]
 
 
 def test_models_and_folders_are_not_asked_for_their_class() -> None:
-    sources = {path: path.read_text(encoding="utf-8") for path in (SOURCES / "monolayer").rglob("*.py")}
-    asking = {str(path.relative_to(SOURCES)) for path, text in sources.items() if asked_classes(text)}
+    asking = {path for path, text in sources().items() if asked_classes(text)}
     assert asking == ASKED_ONCE
     assert asked_classes("if isinstance(x, Attached | str): pass") == ["isinstance(x, Attached | str)"]
 

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from copy import copy
 from importlib import import_module
 from typing import Any
 
@@ -57,7 +58,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         print(GREETING)
         return 0
     try:
-        code = app(args=words, prog_name=PROGRAM, standalone_mode=False, terminal_width=width)
+        code = _asked(words)(args=words, prog_name=PROGRAM, standalone_mode=False, terminal_width=width)
         code = code if isinstance(code, int) else 0
         sys.stdout.flush()  # now, while a closed pipe or a full disk can still be reported
     except MonolayerError as error:
@@ -91,6 +92,26 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if code == INTERRUPTED:  # some versions of typer turn Ctrl-C into this code themselves
         complain(SAID_WHEN_INTERRUPTED)
     return code
+
+
+def _asked(words: list[str]) -> typer.Typer:
+    """`app` with as much of it as these arguments need, since typer takes long to build all commands.
+
+    That is the command that they begin with, or names and descriptions for the list of all commands.
+    """
+    if COMPLETING in os.environ:
+        return app
+    smaller = copy(app)
+    smaller.registered_commands = [each for each in app.registered_commands if each.name == words[0]]
+    if words[0] in ("-h", "--help"):
+        smaller.registered_commands = [copy(each) for each in app.registered_commands]
+        for each in smaller.registered_commands:
+            each.callback = _nothing
+    return smaller if smaller.registered_commands else app
+
+
+def _nothing() -> None:
+    """A command without options."""
 
 
 def _misused(usage: Any) -> int:

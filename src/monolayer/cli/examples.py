@@ -49,9 +49,9 @@ monolayer demo shows it on a real dictionary; monolayer --help lists all command
 
 
 def show_examples(app: typer.Typer) -> None:
-    """Put the example of every command behind the first sentence of its help."""
+    """Give every command its name, and put its example behind the first sentence of its help."""
     for command in app.registered_commands:
-        name = command.name or (command.callback.__name__.replace("_", "-") if command.callback else "")
+        name = command.name = command.name or (command.callback.__name__ if command.callback else "")
         text = inspect.cleandoc(command.help or (command.callback.__doc__ if command.callback else "") or "")
         first, *rest = text.split("\n\n")
         command.help = "\n\n".join([first, f"\b\nExample:\n  monolayer {EXAMPLES[name]}", *rest])

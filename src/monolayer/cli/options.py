@@ -5,39 +5,49 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from functools import wraps
+from functools import cached_property
 from typing import Any, get_type_hints
 
 
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace each parameter of a command that is annotated with a dataclass by the fields of that dataclass.
+class WithOptions:
+    """A command in which each parameter that is annotated with a dataclass is replaced by the fields of that dataclass.
 
-    Typer then shows the fields as options, in the place of the parameter, and the command gets one object of them.
+    Typer then shows the fields as options, in the place of the parameter, and the command gets one object of them. They
+    are listed when typer asks, since most commands are never called.
     """
-    types = get_type_hints(command, include_extras=True)
-    groups: dict[str, type] = {
-        name: types[name] for name in inspect.signature(command).parameters if is_dataclass(types[name])
-    }
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        kind = inspect.Parameter.KEYWORD_ONLY
-        if name in groups:
-            hints = get_type_hints(groups[name], include_extras=True)
-            parameters += [
-                inspect.Parameter(each.name, kind, default=each.default, annotation=hints[each.name])
-                for each in fields(groups[name])
-            ]
-        else:
-            parameters.append(parameter.replace(annotation=types[name], kind=kind))
 
-    @wraps(command)
-    def call(**given: Any) -> None:
+    def __init__(self, command: Callable[..., None]) -> None:
+        self.command = self.__wrapped__ = command
+        self.__name__, self.__doc__ = command.__name__, command.__doc__
+        self.__annotations__ = {}  # the types are in the signature
+
+    def __call__(self, **given: Any) -> None:
+        """Run the command, with an object of each group of options."""
+        groups = [name for name, kind in self._types.items() if is_dataclass(kind)]
         whole = {
-            name: group(**{each.name: given.pop(each.name) for each in fields(group)}) for name, group in groups.items()
+            name: self._types[name](**{each.name: given.pop(each.name) for each in fields(self._types[name])})
+            for name in groups
         }
-        command(**given, **whole)
+        self.command(**given, **whole)
 
-    made: Any = call
-    made.__signature__ = inspect.Signature(parameters)
-    made.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return call
+    @cached_property
+    def _types(self) -> dict[str, Any]:
+        """The annotation of each parameter of the command."""
+        types = get_type_hints(self.command, include_extras=True)
+        return {name: types[name] for name in inspect.signature(self.command).parameters}
+
+    @cached_property
+    def __signature__(self) -> inspect.Signature:
+        """The parameters of the command, with the options in place of their groups."""
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in inspect.signature(self.command).parameters.items():
+            kind, annotation = inspect.Parameter.KEYWORD_ONLY, self._types[name]
+            if is_dataclass(annotation):
+                hints = get_type_hints(annotation, include_extras=True)
+                parameters += [
+                    inspect.Parameter(each.name, kind, default=each.default, annotation=hints[each.name])
+                    for each in fields(annotation)
+                ]
+            else:
+                parameters.append(parameter.replace(annotation=annotation, kind=kind))
+        return inspect.Signature(parameters)

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import wraps
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from monolayer.cli.console import say_read, stating_what_is_read
-from monolayer.cli.options import with_options
+from monolayer.cli.options import WithOptions
 from monolayer.data.choices import Belongs, Unit
 from monolayer.errors import DataError
 from monolayer.table import Progress
@@ -177,16 +176,17 @@ PLAIN = Reading()
 """The options of a command that was given none: the file names and the data decide everything."""
 
 
+class _ReadingData(WithOptions):
+    """A command that states what was read."""
+
+    def __call__(self, **given: Any) -> None:
+        with stating_what_is_read(bool(given.get("as_json"))):
+            super().__call__(**given)
+
+
 def reads(command: Callable[..., None]) -> Callable[..., None]:
     """A command that reads data: its groups of options as typer sees them, and what was read is stated."""
-    expanded = with_options(command)
-
-    @wraps(expanded)
-    def call(**given: Any) -> None:
-        with stating_what_is_read(bool(given.get("as_json"))):
-            expanded(**given)
-
-    return call
+    return _ReadingData(command)
 
 
 def only_text(data: str | list[str], format: str | None, *, proved: bool) -> str | None:
