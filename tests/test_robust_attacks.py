@@ -20,7 +20,7 @@ import monolayer as ml
 from monolayer.checker.gates import AWAKE, EPSILON, Pairs, RowSequences, _contexts, live, read_gates
 from monolayer.checker.labelled import labelled
 from monolayer.checker.noise import LARGEST_SCORE, ROBUST_UNDERFLOW, Shares, errors, point_verdicts, silent
-from monolayer.checker.robust import Question, question_of
+from monolayer.checker.robust import Question, first_noise, question_of
 from monolayer.checker.rounding import BINARY32, BINARY64, EXP_ULPS, UnhandledError
 from monolayer.checker.stored import read_model
 from tests.stored_models import Saved
@@ -271,8 +271,16 @@ def test_noise_that_pushes_a_neuron_as_far_as_it_can_uses_up_its_bound(built: ml
 def test_the_largest_noise_is_one_at_which_every_point_is_right(built: ml.Monolayer, tmp_path: Path) -> None:
     def largest(borne: float, more: float, at_least: float = 0.0) -> float:
         """Of two points, one of which bears more noise than the other."""
-        asked = SimpleNamespace(ask=lambda noise: SimpleNamespace(right=np.array([noise <= borne, noise <= more])))
-        return Question.largest(asked, at_least)  # type: ignore[arg-type]
+
+        def ask(noise: float, known: Any = False) -> SimpleNamespace:
+            right = np.array([noise <= borne, noise <= more])
+            assert (right >= known).all()
+            return SimpleNamespace(right=right)
+
+        asked: Any = SimpleNamespace(ask=ask)
+        found = Question.largest(asked, at_least)
+        assert Question.largest(asked, at_least, ask(first_noise(at_least)).right) == found
+        return found
 
     for borne in (2.0**-19, 1e-3, 0.01, 0.2):
         assert 0.98 * borne < largest(borne, 0.25) <= borne
@@ -284,10 +292,17 @@ def test_the_largest_noise_is_one_at_which_every_point_is_right(built: ml.Monola
     stored = read_model(built.save(tmp_path / "m"))
     asked = question_of(stored, labelled(stored, ml.Sequences.of(X, Y)))
     assert asked.ask(0.0).right.all()
+    for noise in (0.0, 2.0**-12, 2.0**-6, 0.02, 0.05):  # with and without points that are known to be right
+        known = asked.ask(noise).right
+        borne = known & (np.arange(len(known)) % 3 > 0)
+        assert np.array_equal(asked.ask(noise, borne).right, known)
+        assert np.array_equal(asked.ask(noise, ~known).right, np.ones_like(known))
     awake = replace(asked, top=np.zeros_like(asked.top)).ask(0.0)
     assert not awake.right.any()
     assert not awake.wrong.any()
     assert (awake.got == -1).all()
+    one = np.arange(len(asked.rows)) == 1
+    assert np.array_equal(replace(asked, top=np.zeros_like(asked.top)).ask(0.0, one).right, one)
     lost = replace(asked, rows=np.where(np.arange(len(asked.rows)) == 3, -1, asked.rows)).ask(0.0)
     assert lost.right.tolist() == [point != 3 for point in range(len(asked.rows))]
 

@@ -9,14 +9,12 @@ a labelled point and a neuron that may wake there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints
+from monolayer.arrays import Array, Bools, Floats, Ints
 from monolayer.checker.labelled import Labelled
 from monolayer.checker.network import Stored
 from monolayer.checker.rounding import UnhandledError
@@ -39,6 +37,8 @@ AWAKE = -0.5
 """
 GATE_NUMBERS_AT_ONCE = 1 << 21
 """How many numbers an array holds at a time; it bounds memory, and no result depends on it."""
+PAIR_NUMBERS_AT_ONCE = 1 << 15
+"""The same for pairs: 256 KiB, which stay in the cache from one step to the next."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,12 +213,15 @@ class Pairs(NamedTuple):
 class LivePairs(NamedTuple):
     """Pairs of a row and a neuron that some context may wake, and what bounds all other pairs.
 
-    The neurons of row `r` are `neuron[start[r]:start[r + 1]]`. `top`, `size` `(H,)`: over all other pairs of each
+    The neurons of row `r` are `neuron[start[r]:start[r + 1]]`. `read`, `read_size`: what each of these pairs reads of
+    the token, with the bias, and the sum of the absolute values. `top`, `size` `(H,)`: over all other pairs of each
     neuron, the largest value, and the largest sum of absolute values.
     """
 
     start: Ints
     neuron: Ints
+    read: Floats
+    read_size: Floats
     top: Floats
     size: Floats
 
@@ -232,46 +235,40 @@ def live(gated: Gated, answering: Bools) -> LivePairs:
         reach = reach + (gated.weight_place @ gated.place.T).max(axis=1)
         size = size + (np.abs(gated.weight_place) @ np.abs(gated.place).T).max(axis=1)
     top, most = np.full(len(reach), -np.inf), np.zeros(len(reach))
-    neurons, counts = [np.zeros(0, dtype=np.int64)], np.zeros(len(gated.token), dtype=np.int64)
+    parts, counts = [(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))], np.zeros(len(gated.token), np.int64)
     step = max(1, GATE_NUMBERS_AT_ONCE // max(1, len(reach)))
-    absolute = np.abs(gated.weight_token).T
+    absolute, bias_size = np.abs(gated.weight_token).T, np.abs(gated.bias)
     for begin in range(0, len(gated.token), step):
         token = gated.token[begin : begin + step]
-        value = token @ gated.weight_token.T + gated.bias + reach
-        asks = answering[begin : begin + step, None]
+        read, sizes = token @ gated.weight_token.T + gated.bias, np.abs(token) @ absolute
+        value, asks = read + reach, answering[begin : begin + step, None]
         awake, asleep = asks & (value > AWAKE), asks & (value <= AWAKE)  # a row of NaN is neither
-        neurons.append(np.nonzero(awake)[1])
+        neuron = np.nonzero(awake)[1]
+        parts.append((neuron, read[awake], sizes[awake] + bias_size[neuron]))
         counts[begin : begin + step] = awake.sum(axis=1)
-        sizes = np.abs(token) @ absolute
         top = np.maximum(top, np.where(asleep, value, -np.inf).max(axis=0, initial=-np.inf))
         most = np.maximum(most, np.where(asleep, sizes, 0.0).max(axis=0, initial=0.0))
     start = np.concatenate([[0], np.cumsum(counts)])
-    return LivePairs(start, np.concatenate(neurons), top, most + np.abs(gated.bias) + size)
+    neurons, reads, read_sizes = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return LivePairs(start, neurons, reads, read_sizes, top, most + bias_size + size)
 
 
-class RowSequences(NamedTuple):
-    """`B` sequences of one length `n`, as vocabulary rows, and where they answer.
+def found_pairs(gated: Gated, points: Labelled, awake: LivePairs, causal: bool, rows: Ints) -> Pairs:
+    """All pairs of labelled points and neurons that may wake there.
 
-    `seen` `(B, n)`: rows of their tokens. `row` `(B, q)`: rows of the places that answer. `wanted` `(B, q)`: number of
-    the labelled point there, −1 for none. `weights` `(q, n + 1)`: attention weights of these places.
+    `rows` `(M,)`: the row that answers at each point, −1 where a token of its sequence has no finite vector; such
+    points have no pairs. `awake`: as from `live`.
     """
-
-    seen: Ints
-    row: Ints
-    wanted: Ints
-    weights: Floats
-
-
-def waking_pairs(gated: Gated, points: Labelled, awake: LivePairs, causal: bool, good: Ints) -> Iterator[Pairs]:
-    """All pairs of some labelled points, sequences of one length at a time.
-
-    `good`: the numbers of these points; all tokens of their sequences have finite vectors. `awake`: as from `live`.
-    """
-    data, rows = points.data, points.rows
-    assert rows is not None  # the format has gates for ids alone
+    data = points.data
+    assert points.rows is not None  # the format has gates for ids alone
+    some = rows.clip(0)
+    count = np.where(rows >= 0, awake.start[some + 1] - awake.start[some], 0)
+    first = np.cumsum(count) - count
+    point = np.repeat(np.arange(len(rows)), count)
+    pairs = Pairs(point, np.zeros(len(point), np.int64), *np.zeros((len(Pairs._fields) - 2, len(point))))
     number = np.full(points.labelling.count(data), -1)
     places = np.arange(len(number)) if points.places is None else points.places
-    number[places[good]] = good
+    number[places] = np.where(count > 0, np.arange(len(rows)), -1)
     k = gated.own.shape[1]
     for n in np.unique(data.lengths):
         of_length = np.flatnonzero(data.lengths == n)
@@ -279,15 +276,30 @@ def waking_pairs(gated: Gated, points: Labelled, awake: LivePairs, causal: bool,
         for begin in range(0, len(of_length), step):
             part = of_length[begin : begin + step]
             at = data.offsets[:-1][part][:, None] + np.arange(n)
-            wanted = number[at] if points.labelling.at_tokens else number[part][:, None]
-            chosen = np.flatnonzero((wanted >= 0).any(axis=1))
+            asked = number[at] if points.labelling.at_tokens else number[part][:, None]
+            chosen = np.flatnonzero((asked >= 0).any(axis=1))
             if len(chosen) == 0:
                 continue
-            at, wanted, part = at[chosen], wanted[chosen], part[chosen]
             if weights is None:
                 weights = _weights(gated, int(n), points.labelling.at_tokens, causal)
-            row = rows[at] if points.labelling.at_tokens else np.full((len(part), 1), len(gated.own) - 1)
-            yield from _pairs_of(gated, RowSequences(rows[at], row, wanted, weights), awake)
+            seen, asked = points.rows[at[chosen]], asked[chosen]
+            row = seen if points.labelling.at_tokens else np.full((len(chosen), 1), len(gated.own) - 1)
+            _fill(pairs, first, gated, RowSequences(seen, row, asked, weights), awake)
+    return pairs
+
+
+class RowSequences(NamedTuple):
+    """`B` sequences of one length `n`, as vocabulary rows, and where they answer.
+
+    `seen` `(B, n)`: rows of their tokens. `row` `(B, q)`: rows of the places that answer. `point` `(B, q)`: number of
+    the labelled point there, −1 where there is none with a pair. `weights` `(q, n + 1)`: attention weights of these
+    places.
+    """
+
+    seen: Ints
+    row: Ints
+    point: Ints
+    weights: Floats
 
 
 def _weights(gated: Gated, n: int, per_token: bool, causal: bool) -> Floats:
@@ -331,50 +343,52 @@ def _contexts(gated: Gated, asked: RowSequences) -> RowContexts:
     return RowContexts(value, z, sizes, norm, spread)
 
 
-def _pairs_of(gated: Gated, asked: RowSequences, awake: LivePairs) -> Iterator[Pairs]:
-    """Pairs of all places with a labelled point and the neurons that may wake there, some at a time."""
-    contexts, row, start = _contexts(gated, asked), asked.row, awake.start
-    b, q = np.nonzero(asked.wanted >= 0)
-    count = start[row[b, q] + 1] - start[row[b, q]]
-    some = count > 0
-    b, q, count = b[some], q[some], count[some]
-    step = max(1, GATE_NUMBERS_AT_ONCE // (contexts.value.shape[1] * contexts.z.shape[-1]))
-    cuts = np.searchsorted(np.cumsum(count), np.arange(step, int(count.sum()) + step, step)) + 1
-    for begin, end in pairwise([0, *cuts.tolist()]):
-        i, j, times = b[begin:end], q[begin:end], count[begin:end]
-        if len(i) == 0:
-            continue
-        of = np.repeat(np.arange(len(i)), times)
-        first = np.repeat(start[row[i, j]] - (np.cumsum(times) - times), times)
-        neuron = awake.neuron[first + np.arange(len(of))]
-        yield _pairs_at(gated, asked, contexts, i[of], j[of], neuron)
+def _fill(pairs: Pairs, first: Ints, gated: Gated, asked: RowSequences, awake: LivePairs) -> None:
+    """Write the pairs of these sequences; those of point `i` begin at `first[i]`.
+
+    Points with equally many pairs are worked on together, so that all of theirs are one block.
+    """
+    contexts = _contexts(gated, asked)
+    b, q = np.nonzero(asked.point >= 0)
+    start = awake.start[asked.row[b, q]]
+    count = awake.start[asked.row[b, q] + 1] - start
+    order = np.argsort(count, kind="stable")
+    sizes, cuts = np.unique(count[order], return_index=True)
+    for size, begin, end in zip(sizes.tolist(), cuts.tolist(), [*cuts[1:].tolist(), len(order)], strict=True):
+        step = max(1, PAIR_NUMBERS_AT_ONCE // (size * contexts.z.shape[-1]))
+        for some in np.split(order[begin:end], range(step, end - begin, step)):
+            live = start[some][:, None] + np.arange(size)
+            block = _pairs_at(gated, asked, contexts, b[some], q[some], awake, live)
+            where = first[asked.point[b[some], q[some]]][:, None] + np.arange(size)
+            for column, part in zip(pairs[1:], block, strict=True):
+                column[where] = part
 
 
-def _pairs_at(gated: Gated, asked: RowSequences, contexts: RowContexts, i: Ints, j: Ints, neuron: Ints) -> Pairs:
-    """Pairs `(Q,)` of the places `j` of sequences `i` and of these neurons."""
-    row, weights, sizes = asked.row, asked.weights, contexts.sizes
-    k = contexts.z.shape[-1]
-    w, length = gated.weight_context[neuron], contexts.norm[i, j]
-    unit = contexts.z[i, j] / length[:, None]
-    along = (w * unit).sum(axis=1)
-    across = w - along[:, None] * unit
-    token = gated.token[row[i, j]]
-    token_terms = (token * gated.weight_token[neuron]).sum(axis=1) + gated.bias[neuron]
-    token_size = (np.abs(token) * np.abs(gated.weight_token[neuron])).sum(axis=1) + np.abs(gated.bias[neuron])
-    place = gated.place[j] if len(gated.place) else np.zeros((1, 0))
-    place_terms = place * gated.weight_place[neuron]
-    heights = np.einsum("pk,plk->pl", across, contexts.value[i])
-    mean = (weights[j] * heights).sum(axis=1, keepdims=True)
+def _pairs_at(
+    gated: Gated, asked: RowSequences, contexts: RowContexts, i: Ints, j: Ints, awake: LivePairs, live: Ints
+) -> tuple[Array, ...]:
+    """Pairs of the places `j` of sequences `i` `(P,)` with the live pairs `live` `(P, S)`: all fields but the point."""
+    weights, neuron, k = asked.weights[j], awake.neuron[live], contexts.z.shape[-1]
+    w, length = gated.weight_context[neuron], contexts.norm[i, j][:, None]
+    unit, sizes = contexts.z[i, j] / length, contexts.sizes[i, j]
     scale = np.sqrt(k) / length
-    return Pairs(
-        point=asked.wanted[i, j],
-        neuron=neuron,
-        value=token_terms + place_terms.sum(axis=1) + along * np.sqrt(k),
-        token=token_size + np.abs(place_terms).sum(axis=1),
-        context=np.abs(w * unit).sum(axis=1) * np.sqrt(k),
-        across=(np.abs(across) * sizes[i, j]).sum(axis=1) * scale,
-        mixed=(weights[j] * np.abs(heights - mean)).sum(axis=1) * scale,
-        along=np.abs(along) * np.sqrt(k),
-        turn=np.linalg.norm(sizes, axis=-1)[i, j] / length,
-        sway=contexts.spread[i, j] / length,
+    terms = w * unit[:, None]
+    along = terms.sum(axis=2)
+    context = np.abs(terms, out=terms).sum(axis=2)
+    w -= np.multiply(along[:, :, None], unit[:, None], out=terms)  # the part of `w` across the context
+    heights = w @ contexts.value[i].swapaxes(1, 2)
+    heights -= heights @ weights[:, :, None]
+    across = np.abs(w, out=w) @ sizes[:, :, None]
+    place = gated.place[j] if len(gated.place) else np.zeros((len(j), 0))
+    place_terms = place[:, None] * gated.weight_place[neuron]
+    return (
+        neuron,
+        awake.read[live] + place_terms.sum(axis=2) + along * np.sqrt(k),  # value
+        awake.read_size[live] + np.abs(place_terms).sum(axis=2),  # token
+        context * np.sqrt(k),
+        across[..., 0] * scale,
+        (np.abs(heights) @ weights[:, :, None])[..., 0] * scale,  # mixed
+        np.abs(along) * np.sqrt(k),
+        np.linalg.norm(sizes, axis=1)[:, None] / length,  # turn
+        contexts.spread[i, j][:, None] / length,  # sway
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Kind, rounded_down
-from monolayer.checker.gates import Gated, Pairs, live, read_gates, waking_pairs
+from monolayer.checker.gates import Gated, Pairs, found_pairs, live, read_gates
 from monolayer.checker.labelled import Labelled, LoadPoints, PointVerdicts
 from monolayer.checker.network import Stored
 from monolayer.checker.noise import Shares, errors, point_verdicts, silent
@@ -25,6 +25,8 @@ from monolayer.theory.verdicts import Verdict
 
 MOST_NOISE = 0.25
 """Largest noise that may be claimed, and up to which the largest proved noise is searched."""
+LEAST_NOISE = 2.0**-20
+"""Where that search begins, if no larger noise is claimed."""
 NOISE_BISECTIONS = 10
 """Bisections of the logarithm of the noise in that search."""
 GATES_REASONS: dict[Verdict, str] = {
@@ -50,29 +52,51 @@ class Question:
     longest: int
     format: BinaryFormat
 
-    def ask(self, noise: float) -> PointVerdicts:
-        """Judge all points at one noise. No point is right if a neuron that is not looked at may wake."""
-        shares = Shares.of(noise, self.gated, self.longest, self.format)
-        known = np.where(self.rows >= 0, self.wanted, -1)
-        error = errors(self.found, self.gated, shares)
-        result = point_verdicts(self.found, error, self.gated, self.rows.clip(0), known, shares)
-        if not silent(self.top, self.size, shares):
-            nothing = np.zeros(len(self.rows), dtype=bool)
-            return PointVerdicts(nothing, nothing, np.full(len(self.rows), -1))
-        return result
+    def ask(self, noise: float, borne: Bools | None = None) -> PointVerdicts:
+        """Judge all points at one noise. No point is right if a neuron that is not looked at may wake.
 
-    def largest(self, at_least: float) -> float:
-        """The largest noise that is proved, by bisection between `at_least`, which is proved, and `MOST_NOISE`."""
-        low, high = max(at_least, 2.0**-20), MOST_NOISE
-        if not self.ask(low).right.all():
-            return at_least
-        for _ in range(NOISE_BISECTIONS):
+        `borne` `(M,)`: points that are proved right at a larger noise. They are right here too, since whatever a
+        smaller noise makes of the weights, a larger one may make of them: they are not judged again.
+        """
+        right = np.zeros(len(self.rows), dtype=bool) if borne is None else borne.copy()
+        wrong, got = np.zeros(len(right), dtype=bool), np.full(len(right), -1)
+        shares = Shares.of(noise, self.gated, self.longest, self.format)
+        if not silent(self.top, self.size, shares):
+            return PointVerdicts(right, wrong, got)
+        left, found, rows, wanted = ~right, self.found, self.rows, self.wanted
+        if right.any():
+            number, rows, wanted = np.cumsum(left) - 1, rows[left], wanted[left]
+            some = left[found.point]
+            found = Pairs._make(column[some] for column in found)
+            found = found._replace(point=number[found.point])
+        known = np.where(rows >= 0, wanted, -1)
+        error = errors(found, self.gated, shares)
+        right[left], wrong[left], got[left] = point_verdicts(found, error, self.gated, rows.clip(0), known, shares)
+        return PointVerdicts(right, wrong, got)
+
+    def largest(self, at_least: float, first: Bools | None = None) -> float:
+        """The largest noise that is proved, by bisection between `at_least`, which is proved, and `MOST_NOISE`.
+
+        `first`: the points that are right at `first_noise(at_least)`, if they are known already.
+        """
+        low, high = max(at_least, LEAST_NOISE), MOST_NOISE
+        right = self.ask(first_noise(at_least)).right if first is None else first
+        borne = np.zeros_like(right)  # right at `high`
+        for turn in range(NOISE_BISECTIONS):
             middle = math.sqrt(low * high)
-            if self.ask(middle).right.all():
+            right = right if turn == 0 else self.ask(middle, borne).right
+            if right.all():
                 low = middle
-            else:
-                high = middle
+                continue
+            high, borne = middle, right
+            if turn == 0 and not self.ask(low, borne).right.all():
+                return at_least
         return low
+
+
+def first_noise(at_least: float) -> float:
+    """The first noise at which `Question.largest` asks."""
+    return math.sqrt(max(at_least, LEAST_NOISE) * MOST_NOISE)
 
 
 def judge_gates(stored: Stored, parts: list[LoadPoints], claim: Certificate, claims: Claims) -> Certificate:
@@ -84,7 +108,9 @@ def judge_gates(stored: Stored, parts: list[LoadPoints], claim: Certificate, cla
     (part,), noise = parts, claims.noise
     points = part()
     question = question_of(stored, points)
-    seen = question.ask(noise or 0.0)
+    # Most points bear more than is claimed, and are judged once: what is claimed is asked of the others alone.
+    more = question.ask(first_noise(noise or 0.0)).right
+    seen = question.ask(noise or 0.0, more)
     wrong = seen.wrong | (question.rows < 0) | (points.wanted < 0)
     unsure = ~wrong & ~seen.right
     kinds: list[tuple[Kind, Bools]] = [("wrong", wrong), ("unsure", unsure)]
@@ -100,7 +126,7 @@ def judge_gates(stored: Stored, parts: list[LoadPoints], claim: Certificate, cla
         what = f", with weights in {stored.config['dtype']}{what}"
     decided = claim.decided(int(wrong.sum()), int(unsure.sum()), findings, GATES_REASONS, claim=claim.claim + what)
     if decided:
-        return replace(decided, noise=question.largest(noise or 0.0))
+        return replace(decided, noise=question.largest(noise or 0.0, more))
     less = question.largest(0.0) if noise and decided.verdict == "undecided" else 0.0
     way = f"; it would be proved for noise up to {rounded_down(less):.3g}"
     return replace(decided, reason=decided.reason + way) if less else decided
@@ -126,11 +152,7 @@ def question_of(stored: Stored, points: Labelled) -> Question:
     asked = np.zeros(len(gated.own), dtype=bool)
     asked[rows[rows >= 0]] = True
     awake = live(gated, asked)
-    parts = list(waking_pairs(gated, points, awake, causal, np.flatnonzero(whole)))
-    none = Pairs(*np.zeros((2, 0), np.int64), *np.zeros((len(Pairs._fields) - 2, 0)))
-    columns = [np.concatenate(column) for column in zip(none, *parts, strict=True)]
-    order = np.argsort(columns[0], kind="stable")
-    pairs = Pairs(*(column[order] for column in columns))
+    pairs = found_pairs(gated, points, awake, causal, rows)
     longest = int(data.lengths.max())
     return Question(gated, pairs, awake.top, awake.size, rows, points.wanted, longest, stored.format)
 
