@@ -15,7 +15,7 @@ from flint import arb
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from monolayer.checker.codes import Reads, _at, read_attention, read_stream, read_sums
+from monolayer.checker.codes import Column, Reads, _at, read_attention, read_stream, read_sums
 from monolayer.checker.readout import checked_staircase, head_classes, sums_are_exact, thresholds
 from monolayer.checker.rounding import (
     BINARY32,
@@ -121,7 +121,9 @@ def test_the_error_of_a_point_is_put_together_of_those_of_its_parts(dtype: str, 
         case = random_case(seed, dtype=dtype)
         stored, data, reads, _ = points(case, tmp_path / str(seed))
         per_token, causal = case.saved.config["per"] == "token", case.saved.config["causal"]
-        value = replace(reads.key, flat=reads.key.flat * 3, largest=3 * reads.key.largest, size=3 * reads.key.size)
+        value = replace(
+            reads.key, column=Column(reads.key.flat * 3), largest=3 * reads.key.largest, size=3 * reads.key.size
+        )
         for averaged in (reads.key, value):
             codes = read_sums(stored, data, reads._replace(averaged=averaged), None).codes()
             number = 0

@@ -41,6 +41,11 @@ def slices(count: int) -> Iterator[slice]:
     return (slice(start, start + NUMBERS_IN_CACHE) for start in range(0, count, NUMBERS_IN_CACHE))
 
 
+def overlapping(count: int) -> Iterator[slice]:
+    """`slices`, each with the first number of the next: so every pair of neighbours is in one of them."""
+    return (slice(part.start, part.stop + 1) for part in slices(count))
+
+
 def dtype_name(dtype: Any) -> Any:
     """`'float32'` for `torch.float32`; whatever else is given stays, for those to judge who know what they take."""
     text = str(dtype)

@@ -7,13 +7,14 @@ the file.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Array, Floats, Ints
+from monolayer.arrays import NUMBERS_IN_CACHE, Array, Floats, Ints
 from monolayer.checker.cells import read_cells
 from monolayer.checker.network import CODE, KEY, LABEL, ONE, Stored
 from monolayer.checker.rounding import (
@@ -28,9 +29,33 @@ from monolayer.checker.rounding import (
 from monolayer.data import Sequences
 
 
+class Column(NamedTuple):
+    """A number for each token `(T,)`: the one at its row of `numbers`, or `numbers` themselves where there are no rows.
+
+    What is computed of each number by itself is computed once for all tokens of a row. Rows must be those of numbers.
+    """
+
+    numbers: Floats
+    rows: Ints | None = None
+
+    def at(self, tokens: slice) -> Floats:
+        """The numbers of some tokens."""
+        return self.numbers[tokens] if self.rows is None else self.numbers.take(self.rows[tokens], mode="clip")
+
+    def mapped(self, function: Callable[[Floats], Floats]) -> Column:
+        """What a function makes of each number."""
+        return Column(function(self.numbers), self.rows)
+
+    def times(self, other: Column) -> Column:
+        """The products of the numbers of each token in two columns."""
+        if self.rows is other.rows:
+            return Column(self.numbers * other.numbers, self.rows)
+        return Column(self.at(slice(None)) * other.at(slice(None)))
+
+
 @dataclass(frozen=True, eq=False)
 class Coordinate:
-    """One coordinate of the stream, computed in float64: of all tokens, `flat` `(T,)`, and of the begin token, `bos`.
+    """One coordinate of the stream, computed in float64: of all tokens, a `column`, and of the begin token, `bos`.
 
     A token that the model has no finite vector for has NaN. `largest` bounds the absolute value before rounding. For
     ids it covers the whole vocabulary: other parts of the data may hold any id, and a softmax by table may shift by the
@@ -39,11 +64,16 @@ class Coordinate:
     approximator, whose sums do not round.
     """
 
-    flat: Floats
+    column: Column
     bos: float
     largest: float
     size: float = 0.0
     terms: int = 0
+
+    @property
+    def flat(self) -> Floats:
+        """The numbers of all tokens `(T,)`."""
+        return self.column.at(slice(None))
 
 
 class Stream(NamedTuple):
@@ -145,7 +175,7 @@ def read_stream(stored: Stored, data: Sequences, rows: Ints | None) -> Stream:
         if stored.config["positions"]:
             stream = stream + _at(stored["positions.weight"][:, KEY : CODE + 1], data.position).T
         return Stream(
-            *(Coordinate(x, x_0, max(_largest_value(x), abs(x_0))) for x, x_0 in zip(stream, bos, strict=True))
+            *(Coordinate(Column(x), x_0, max(_largest_value(x), abs(x_0))) for x, x_0 in zip(stream, bos, strict=True))
         )
     return Stream(*(read_coordinate(stored, data, rows, slot) for slot in (KEY, CODE)))
 
@@ -185,17 +215,20 @@ def read_coordinate(stored: Stored, data: Sequences, rows: Ints | None, slot: in
     if rows is not None:
         # NaN or infinity anywhere in a row: 0 · NaN in the matrix products makes NaN of all that sees it.
         column = np.where(np.isfinite(lift).all(axis=1), lift[:, slot], np.nan).astype(lift.dtype)
-        flat = (_at(column, rows) + extra).astype(np.float64, copy=False)
+        if stored.config["positions"] or not 0 <= rows.min() <= rows.max() < len(column):
+            numbers = Column((_at(column, rows) + extra).astype(np.float64, copy=False))
+        else:
+            numbers = Column((column + place).astype(np.float64, copy=False), rows)
         every = lift[:, slot][~np.isnan(lift[:, slot])].astype(np.float64)
         ends = [float(end(every, initial=0.0) + end(place, initial=0.0)) for end in (np.max, np.min)]
-        return Coordinate(flat, bos, max(*map(abs, ends), abs(bos)))
+        return Coordinate(numbers, bos, max(*map(abs, ends), abs(bos)))
     weight, bias = lift[slot].astype(np.float64), float(stored["lift.bias"][slot])
     if ((weight != 0) & (np.abs(weight) < stored.format.tiny)).any():
         raise UnhandledError("lift.weight holds a subnormal number: it may be flushed to zero")
     tokens = data.tokens.astype(lift.dtype).astype(np.float64)
     flat, size = tokens @ weight + bias + extra, np.abs(tokens) @ np.abs(weight) + abs(bias) + np.abs(extra)
     size = size + np.abs(weight).sum() * (stored.format.tiny / stored.format.unit)  # coordinates of tokens flushed
-    return Coordinate(flat, bos, max(_largest_value(flat), abs(bos)), _largest_value(size), len(weight) + 2)
+    return Coordinate(Column(flat), bos, max(_largest_value(flat), abs(bos)), _largest_value(size), len(weight) + 2)
 
 
 def _at(table: Array, rows: Ints) -> Array:
@@ -216,7 +249,7 @@ def read_sums(stored: Stored, data: Sequences, reads: Reads, places: Ints | None
 
     The query is constant, so sums over sequences suffice: O(T).
     """
-    head, key, averaged, code = reads
+    _, key, _, code = reads
     causal, per_token = stored.config["causal"], stored.labelling.at_tokens
     if isinstance(code, Coordinate) and not max(code.largest, key.size, code.size) <= stored.format.largest:
         raise UnhandledError(f"keys or codes go beyond {stored.format.largest:.3g}")
@@ -224,16 +257,67 @@ def read_sums(stored: Stored, data: Sequences, reads: Reads, places: Ints | None
     longest = int(n.max())
     in_binary64, other = (_error_before(longest, reads, per_token, fmt) for fmt in (BINARY64, stored.format))
 
-    weight, weight_0 = np.exp(head.q * (head.k * key.flat)), np.exp(head.q * (head.k * key.bos))
-    above = sums(weight * averaged.flat, weight_0 * averaged.bos, data, causal)
-    y = head.o * (head.v * (above / sums(weight, weight_0, data, causal)))
     same = int(n.min()) == longest
-    if per_token and not causal:
-        y = np.repeat(y, data.lengths)
-        n = n if same else np.repeat(n, data.lengths)
-    here = slice(None) if places is None else places
-    base = code if not isinstance(code, Coordinate) else code.flat[here] if per_token else code.bos
-    return Sums(base + y[here], np.array(longest) if same else n[here], (in_binary64, other), stored.format)
+    if per_token and not causal and not same:
+        n = np.repeat(n, data.lengths)
+    z = _over_prefixes(data, reads, per_token) if causal else _over_sequences(data, reads, per_token)
+    terms = np.array(longest) if same else n
+    if places is not None:
+        z, terms = z[places], terms if same else terms[places]
+    if not isinstance(code, Coordinate):
+        z += code
+    return Sums(z, terms, (in_binary64, other), stored.format)
+
+
+def _over_sequences(data: Sequences, reads: Reads, per_token: bool) -> Floats:
+    """`z` of all tokens or, unless `per_token`, sequences, where attention sees all of a sequence.
+
+    What the stage before wrote is not added yet. Some sequences are summed at a time, whose numbers stay in the cache.
+    """
+    above, below = _weighted(reads)
+    z = np.empty(len(data.tokens) if per_token else len(data))
+    for some in _stretches(data):
+        tokens = slice(int(data.offsets[some.start]), int(data.offsets[some.stop]))
+        starts = data.offsets[some] - tokens.start
+        over, under = (np.add.reduceat(column.at(tokens), starts) + first for column, first in (above, below))
+        y = _written(reads.head, over, under)
+        if per_token:
+            y = np.repeat(y, data.lengths[some])
+        if isinstance(reads.code, Coordinate):
+            y += reads.code.column.at(tokens) if per_token else reads.code.bos
+        z[tokens if per_token else some] = y
+    return z
+
+
+def _over_prefixes(data: Sequences, reads: Reads, per_token: bool) -> Floats:
+    """`z` of all tokens of a causal model; what the stage before wrote is not added yet."""
+    z = _written(reads.head, *(sums(column.at(slice(None)), first, data, True) for column, first in _weighted(reads)))
+    if isinstance(reads.code, Coordinate):
+        z += reads.code.flat if per_token else reads.code.bos
+    return z
+
+
+def _weighted(reads: Reads) -> tuple[tuple[Column, float], tuple[Column, float]]:
+    """What attention adds up, of tokens and of the begin token: values times weights, and weights `exp(q k s)`."""
+    head, key, averaged, _ = reads
+    weight = key.column.mapped(lambda keys: np.exp(head.q * (head.k * keys)))
+    weight_0 = float(np.exp(head.q * (head.k * key.bos)))
+    return (weight.times(averaged.column), weight_0 * averaged.bos), (weight, weight_0)
+
+
+def _written(head: Attention, above: Floats, below: Floats) -> Floats:
+    """What attention writes, from the sums of weighted values and of weights."""
+    y: Floats = head.o * (head.v * (above / below))
+    return y
+
+
+def _stretches(data: Sequences) -> Iterator[slice]:
+    """Sequences one after the other, so many at a time that their tokens fit into the cache; at least one."""
+    start = 0
+    while start < len(data):
+        most = int(np.searchsorted(data.offsets, data.offsets[start] + NUMBERS_IN_CACHE, side="right")) - 1
+        yield slice(start, max(most, start + 1))
+        start = max(most, start + 1)
 
 
 def _error_before(longest: int, reads: Reads, per_token: bool, fmt: BinaryFormat) -> Floats:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from monolayer.arrays import Bools
 from monolayer.data import Sequences
 from monolayer.data.plan import ReadPlan
 from monolayer.errors import DataError
@@ -42,8 +43,8 @@ class DataComparison:
 
     def __init__(self, data: Sequences) -> None:
         self.data = data
-        self._sequences = self._tokens = self._places = 0  # compared so far
-        self._labelled = data.labelled_places
+        self._sequences = self._tokens = self._places = self._labels = 0  # compared so far
+        self._labelled = _labelled_places(data)
         self._reals = False
         self._gaps = 0
         self._names: dict[int, Any] = {}
@@ -73,27 +74,29 @@ class DataComparison:
         start, self._places = self._places, self._places + len(given)
         # Among real numbers −100 is a number like any other, and so it is where a label belongs to a sequence.
         by_class = labels is None or (labels.labelling.at_tokens and labels.classes is not None)
-        there = start + _labelled(given, by_class)
-        self._gaps += len(given) - len(there)
+        there = _labelled(given, by_class)
+        self._gaps += len(given) - int(np.count_nonzero(there))
         if labels is None:
-            if len(there):
-                raise fault(f"{data.labelled(int(there[0]))} was given with a label and no labels were read")
+            if there.any():
+                place = data.labelled(start + int(there.argmax()))
+                raise fault(f"{place} was given with a label and no labels were read")
             return
-        first, last = np.searchsorted(self._labelled, [start, self._places])
-        read = self._labelled[first:last]
+        read = np.zeros(len(given), dtype=bool)
+        read[: len(self._labelled) - start] = self._labelled[start : self._places]
         if not np.array_equal(there, read):
-            odd = int(np.setxor1d(there, read)[0])
-            was, not_so = ("one", "none") if odd in there else ("none", "one")
-            raise fault(f"{data.labelled(odd)} was given with {was} label and read with {not_so}")
-        if len(there) < len(given):
-            given = given[there - start] if isinstance(given, np.ndarray) else [given[i] for i in there - start]
+            odd = int((there != read).argmax())
+            was, not_so = ("one", "none") if there[odd] else ("none", "one")
+            raise fault(f"{data.labelled(start + odd)} was given with {was} label and read with {not_so}")
+        first, self._labels = self._labels, self._labels + int(np.count_nonzero(there))
+        if self._labels < first + len(given):
+            given = given[there] if isinstance(given, np.ndarray) else [given[i] for i in np.flatnonzero(there)]
         real = _has_reals(given)
         self._reals |= real
-        wrong = self._differs(labels.values[first:last], labels.classes, given)
+        wrong = self._differs(labels.values[first : self._labels], labels.classes, given)
         if wrong is None and real and labels.classes is not None:
             wrong = 0
         if wrong is not None:
-            place = data.labelled(int(there[wrong]))
+            place = data.labelled(start + int(np.flatnonzero(there)[wrong]))
             raise fault(f"the label of {place} was given as {plain(given[wrong])!r} and read as another")
 
     def finish(self) -> None:
@@ -238,17 +241,27 @@ def _sequence(row: object, plan: ReadPlan) -> Any:
     return [tokens] if isinstance(tokens, int) else tokens
 
 
-def _labelled(rows: Any, ignored: bool) -> Any:
-    """Numbers of the given labels that are not gaps. None and NaN are gaps; so is −100 if it is `ignored`."""
+def _labelled_places(data: Sequences) -> Bools:
+    """Whether each place that may have a label was read with one."""
+    if data.prompts is None and (data.labels is None or data.labels.place is None):
+        return np.ones(data.labellable, dtype=bool)
+    there = np.zeros(data.labellable, dtype=bool)
+    there[data.labelled_places] = True
+    return there
+
+
+def _labelled(rows: Any, ignored: bool) -> Bools:
+    """Whether each of the given labels is one, not a gap: None and NaN are gaps; so is −100 if it is `ignored`."""
     if not isinstance(rows, np.ndarray):
         kinds = set(map(type, rows))
         if kinds <= {str, int, bool}:
             skips = ignored and int in kinds
-            return np.flatnonzero([one != IGNORED for one in rows]) if skips else np.arange(len(rows))
-        return np.flatnonzero([not _none(plain(one)) and not (ignored and plain(one) == IGNORED) for one in rows])
+            return np.array([one != IGNORED for one in rows]) if skips else np.ones(len(rows), dtype=bool)
+        labels = [not _none(plain(one)) and not (ignored and plain(one) == IGNORED) for one in rows]
+        return np.array(labels, dtype=bool)
     if rows.dtype.kind == "f":
-        return np.flatnonzero(~np.isnan(rows).reshape(len(rows), -1).all(axis=1))
-    return np.flatnonzero(rows != IGNORED) if ignored else np.arange(len(rows))
+        return np.logical_not(np.isnan(rows).reshape(len(rows), -1).all(axis=1))
+    return np.asarray(rows != IGNORED) if ignored else np.ones(len(rows), dtype=bool)
 
 
 def _none(one: object) -> bool:

@@ -130,7 +130,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
         if data.vocabulary is None or stored.vocabulary is None:
             raise DataError("the model takes ids or strings as tokens, and the data hold vectors")
         _same_kind(data.vocabulary, stored.vocabulary, "tokens")
-        rows = _model_rows(data.vocabulary, stored.vocabulary)[data.tokens]
+        rows = _in_model(data.tokens, data.vocabulary, stored.vocabulary)
     elif data.vocabulary is not None or data.tokens.shape[1] != stored["lift.weight"].shape[1]:
         numbers = plural(stored["lift.weight"].shape[1], "number")
         raise DataError(f"the model takes vectors of {numbers}; the data hold others")
@@ -142,7 +142,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
         if len(places) == 0:
             raise DataError("no sequence has a next token: every one has length 1")
         given = data.tokens[places + 1]
-        wanted = _model_rows(data.vocabulary, stored.classes)[given]
+        wanted = _in_model(given, data.vocabulary, stored.classes)
         return Labelled(data, labelling, rows, places, wanted, given, data.vocabulary)
     kind = "reals" if labels.classes is None else "classes"
     if (labels.per, kind) != (config["per"], config["target"]):
@@ -153,7 +153,7 @@ def labelled(stored: Stored, data: Sequences) -> Labelled:
             raise DataError(f"labels have {labels.values.shape[1]} numbers, answers {config['labels']}")
         return Labelled(data, labelling, rows, labels.place, labels.values, labels.values, None)
     _same_kind(labels.classes, stored.classes, "labels")
-    wanted = _model_rows(labels.classes, stored.classes)[labels.values]
+    wanted = _in_model(labels.values, labels.classes, stored.classes)
     return Labelled(data, labelling, rows, labels.place, wanted, labels.values, labels.classes)
 
 
@@ -165,6 +165,12 @@ def _same_kind(theirs: Names, ours: Names, what: str) -> None:
             f"{what} of the data are like {theirs.names[-1]!r}, those of the model like {ours.names[-1]!r}: strings "
             "against integers, so the model cannot be asked about any of them"
         )
+
+
+def _in_model(rows: Ints, theirs: Names, ours: Names) -> Ints:
+    """The row numbers in the model, −1 where it lacks a name, for row numbers `rows` of the data (`theirs`)."""
+    table = _model_rows(theirs, ours)
+    return rows if np.array_equal(table, np.arange(len(table))) else table.take(rows)
 
 
 def _model_rows(theirs: Names, ours: Names) -> Ints:
@@ -183,15 +189,15 @@ def data_digest(*given: Sequences | Load) -> str:
     which places have labels, and labels, each over part after part (docs/certificate.md).
     """
     parts = [partial(lambda data: data, part) if isinstance(part, Sequences) else part for part in given]
-    names = [_used_names(part()) for part in parts]
-    tokens, classes = (_all_names(list(tables)) for tables in zip(*names, strict=True))
+    used = [_used_names(part()) for part in parts]
+    tokens, classes = (_all_names(list(tables)) for tables in zip(*used, strict=True))
     columns = [hashlib.sha256() for _ in range(5)]
-    for part in parts:
+    for part, (of_tokens, of_classes) in zip(parts, used, strict=True):
         data = part()
         labels = data.labels
-        hashed = [data.lengths, _renumbered(data.vocabulary, tokens, data.tokens), data.prompts]
+        hashed = [data.lengths, _renumbered(of_tokens, tokens, data.tokens), data.prompts]
         if labels is not None:
-            hashed += [_places_with_labels(data), _renumbered(labels.classes, classes, labels.values)]
+            hashed += [_places_with_labels(data), _renumbered(of_classes, classes, labels.values)]
         for column, values in zip(columns, hashed, strict=False):
             if values is not None:  # little-endian whatever the machine
                 plain = without_negative_zeros(values.copy()) if values.dtype.kind == "f" else values
@@ -212,33 +218,42 @@ def _places_with_labels(data: Sequences) -> Any:
     return there
 
 
-def _used_names(data: Sequences) -> tuple[list[Name] | None, list[Name] | None]:
+class _UsedNames(NamedTuple):
+    """The names that occur in a part of the data, and their rows in its table of names."""
+
+    rows: Ints
+    names: list[Name]
+
+
+def _used_names(data: Sequences) -> tuple[_UsedNames | None, _UsedNames | None]:
     """Names of the tokens and of the classes that occur in the data; None for vectors and for reals."""
     columns = [(data.vocabulary, data.tokens)]
     columns += [(None, data.tokens)] if data.labels is None else [(data.labels.classes, data.labels.values)]
+    used = [
+        None if names is None else np.flatnonzero(np.bincount(rows, minlength=len(names))) for names, rows in columns
+    ]
     tokens, classes = (
-        None if names is None else names.decode(np.flatnonzero(np.bincount(rows, minlength=len(names)))).tolist()
-        for names, rows in columns
+        None if names is None or rows is None else _UsedNames(rows, names.decode(rows).tolist())
+        for rows, (names, _) in zip(used, columns, strict=True)
     )
     return tokens, classes
 
 
-def _all_names(tables: list[list[Name] | None]) -> dict[Name, int] | None:
+def _all_names(tables: list[_UsedNames | None]) -> dict[Name, int] | None:
     """Number all names of these tables in order, integers before strings; None for vectors or reals."""
     if tables[0] is None:
         return None
-    every = {name for table in tables for name in table or ()}
+    every = {name for table in tables if table is not None for name in table.names}
     return {name: i for i, name in enumerate(sorted(every, key=lambda name: (isinstance(name, str), name)))}
 
 
-def _renumbered(names: Names | None, place: dict[Name, int] | None, rows: Array) -> Array:
-    """Replace row numbers of `names` by the numbers of their names in `place`, in as few bytes as these need.
+def _renumbered(used: _UsedNames | None, place: dict[Name, int] | None, rows: Array) -> Array:
+    """Replace the rows of names by the numbers of these names in `place`, in as few bytes as these need.
 
     Vectors and reals stay as they are.
     """
-    if names is None or place is None:
+    if used is None or place is None:
         return rows
-    used = np.flatnonzero(np.bincount(rows, minlength=len(names)))
-    table = np.zeros(len(names), dtype=np.min_scalar_type(max(0, len(place) - 1)))
-    table[used] = [place[name] for name in names.decode(used).tolist()]
+    table = np.zeros(int(used.rows.max(initial=-1)) + 1, dtype=np.min_scalar_type(max(0, len(place) - 1)))
+    table[used.rows] = [place[name] for name in used.names]
     return np.asarray(table.take(rows))

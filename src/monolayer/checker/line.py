@@ -7,22 +7,30 @@ joined at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
-from monolayer.arrays import Bools, Floats, Ints, slices
+from monolayer.arrays import Bools, Floats, Ints
 from monolayer.checker.certificate import MOST_FINDINGS, Certificate, Claims, Finding, Kind
 from monolayer.checker.codes import read_attention, read_stream
 from monolayer.checker.labelled import UNSURE, Labelled, LoadPoints, real
 from monolayer.checker.network import Stored
 from monolayer.checker.only import ONLY_DATA_CLAIM, leftover_in_line, strange_fingerprints
-from monolayer.checker.readout import CheckedStaircase, check_nearest, copies, nearest_classes, read_staircase
+from monolayer.checker.readout import (
+    CheckedStaircase,
+    check_nearest,
+    copies,
+    nearest_classes,
+    read_staircase,
+    takes_numbers,
+)
 from monolayer.checker.rounding import PADDING, UnhandledError
-from monolayer.checker.stages import Evaluated, evaluate
+from monolayer.checker.runs import looked_at
+from monolayer.checker.stages import Asked, Evaluated, evaluate
 from monolayer.theory.verdicts import Verdict
 
 LINE_REASONS: dict[Verdict, str] = {
@@ -55,14 +63,27 @@ def judge_stairs(
     for part in parts:
         points = part()
         stream = read_stream(stored, points.data, points.rows)
-        evaluated = evaluate(stored, points, stream, stairs)
-        judged.append(_judge_part(stored, points, evaluated, tolerance or 0.0, before))
+        if claims.only or stored.stages > 1:
+            whole = evaluate(stored, points, stream, stairs)
+            some, others = whole.stretches(), False
+        else:
+            asked = Asked.of(stored, points, stream)
+            numbers = _looked_at(stored, asked, stairs[0])
+            some, others = asked.stretches(stairs[0], numbers), numbers is not None and len(numbers) < len(points)
+        judged.append(_judge_part(stored, points, some, tolerance or 0.0, before, others=others))
         before += len(points.data)
     claim = ": the logit of its class is the largest"
     if stored.config["target"] == "reals":
         claim = f" to within {tolerance:.3g}" if tolerance else ": the answer equals it"
     decided = _joined_parts(replace(question, claim=question.claim + claim), judged)
-    return _nothing_else(stored, points, evaluated, decided) if claims.only else decided
+    return _nothing_else(stored, points, whole, decided) if claims.only else decided
+
+
+def _looked_at(stored: Stored, asked: Asked, stairs: CheckedStaircase) -> Ints | None:
+    """The numbers of the points to judge one by one; all others get their label (`runs.py`). None for all."""
+    if stored.config["target"] != "classes" or asked.unknown is not None or not takes_numbers(stored):
+        return None
+    return looked_at(stairs, asked.sums, asked.points.wanted, len(stored["head.bias"]))
 
 
 def _nothing_else(stored: Stored, points: Labelled, evaluated: Evaluated, decided: Certificate) -> Certificate:
@@ -70,7 +91,7 @@ def _nothing_else(stored: Stored, points: Labelled, evaluated: Evaluated, decide
     decided = replace(decided, claim=decided.claim + ONLY_DATA_CLAIM)
     if not decided:
         return decided
-    labels = points.wanted[evaluated.order].reshape(len(points), -1).T.astype(np.float64)
+    labels = evaluated.wanted.reshape(len(points), -1).T.astype(np.float64)
     extra = leftover_in_line(stored, evaluated.first, labels, points.rows) or strange_fingerprints(
         stored, points.data, points.rows
     )
@@ -95,8 +116,8 @@ class LabelComparison(NamedTuple):
     got: Callable[[int], object]
 
 
-Compare = Callable[[Any, Evaluated], LabelComparison]
-"""Compares the labels `(M,)` or `(M, m)` of points with what was found of them."""
+Compare = Callable[[Evaluated], LabelComparison]
+"""Compares the labels of points with what was found of them."""
 
 
 def _comparison(stored: Stored, tolerance: float) -> Compare:
@@ -109,26 +130,27 @@ def _comparison(stored: Stored, tolerance: float) -> Compare:
     return partial(_compare_classes, stored)
 
 
-def _compare_classes(stored: Stored, wanted: Ints, evaluated: Evaluated) -> LabelComparison:
+def _compare_classes(stored: Stored, evaluated: Evaluated) -> LabelComparison:
     """Compare classes: what the head makes of the label coordinate (Lemma 10).
 
     A class that the model lacks is wrong.
     """
-    answer = nearest_classes(stored, evaluated.value[0])
+    value, wanted = evaluated.value[0], evaluated.wanted
+    answer = nearest_classes(stored, value)
     assert stored.classes is not None  # the target is classes
     names = stored.classes.names
-    known = evaluated.sure & (answer >= 0)
+    known, same = evaluated.sure & (answer >= 0), answer == wanted
     return LabelComparison(
-        known & (answer == wanted),
-        (known & (answer != wanted)) | (wanted < 0),
-        np.abs(evaluated.value[0] - wanted),
+        known & same,
+        (known & ~same) | (wanted < 0),
+        np.abs(value - wanted),
         lambda i: names[answer[i]] if answer[i] >= 0 else None,
     )
 
 
-def _compare_reals(stored: Stored, tolerance: float, wanted: Floats, evaluated: Evaluated) -> LabelComparison:
+def _compare_reals(stored: Stored, tolerance: float, evaluated: Evaluated) -> LabelComparison:
     """Compare real labels: answers must equal them (Lemma 12), or lie within `tolerance`."""
-    value, wanted = evaluated.value, wanted.T
+    value, wanted = evaluated.value, evaluated.wanted.T
     distance, same = PADDING * np.abs(value - wanted), value == wanted  # a difference may underflow
     return LabelComparison(
         evaluated.sure & (same | ((distance <= tolerance) & (tolerance > 0.0))).all(axis=0),
@@ -158,39 +180,78 @@ class Part(NamedTuple):
     settled: bool
 
 
-def _judge_part(stored: Stored, points: Labelled, evaluated: Evaluated, tolerance: float, before: int) -> Part:
-    """Judge all labelled points of a part; `before`: how many sequences the parts before it have."""
-    compare, wanted = _comparison(stored, tolerance), points.wanted[evaluated.order]
-    wrong, unsure = (np.empty(len(wanted), dtype=bool) for _ in range(2))
-    distance, settled = -np.inf, True
-    for part in slices(len(wanted)):
-        some, seen = evaluated.at(part), compare(wanted[part], evaluated.at(part))
-        wrong[part] = ~some.number | seen.wrong
-        unsure[part] = ~wrong[part] & (~seen.right | some.beside)
+def _judge_part(
+    stored: Stored, points: Labelled, stretches: Iterable[Evaluated], tolerance: float, before: int, *, others: bool
+) -> Part:
+    """Judge the labelled points of a part, which come in `stretches`.
+
+    `before`: how many sequences the parts before it have. `others`: whether there are further points, which are known
+    to get the very number of their class.
+    """
+    compare = _comparison(stored, tolerance)
+    counts: dict[Kind, int] = {"wrong": 0, "unsure": 0}
+    named: dict[Kind, list[_Named]] = {"wrong": [], "unsure": []}
+    tightest = _Tightest(np.inf, 0, 0)
+    distance, settled = 0.0 if others else -np.inf, True
+    for some in stretches:
+        seen = compare(some)
+        wrong = ~some.number | seen.wrong
+        unsure = ~wrong & (~seen.right | some.beside)
+        kinds: dict[Kind, Bools] = {"wrong": wrong, "unsure": unsure}
+        for kind, which in kinds.items():
+            counts[kind] += int(np.count_nonzero(which))
+            named[kind] = _first_named(points, kind, named[kind], some, seen, np.flatnonzero(which))
         distance = np.maximum(distance, seen.distance.max())
-        settled &= bool((some.sure & some.number & (wrong[part] | ~some.beside)).all())
-    kinds: dict[Kind, Bools] = {"wrong": wrong, "unsure": unsure}
-    named: dict[Kind, list[Finding]] = {"wrong": [], "unsure": []}
-    for kind, which in kinds.items():
-        places = np.flatnonzero(which)
-        first = places[np.argsort(evaluated.order[places])[:MOST_FINDINGS]]
-        some, seen = evaluated.at(first), compare(wanted[first], evaluated.at(first))
-        for i in range(len(first)):
-            answer, doubt = seen.got(i) if some.number[i] else None, MASKED_NAN if some.beside[i] else UNSURE
-            finding = points.finding(kind, int(some.order[i]), int(some.answering[i]), answer, doubt)
-            named[kind].append(replace(finding, sequence=finding.sequence + before))
-    # The point with the least margin; of several that have it, such as copies of one, the first in the data.
-    least = np.flatnonzero(evaluated.margin <= evaluated.margin.min())
-    tightest = int(least[np.argmin(evaluated.order[least])])
+        settled &= bool((some.sure & some.number & (wrong | ~some.beside)).all())
+        tightest = min(tightest, _Tightest.of(some))
+    findings = {kind: [replace(one, sequence=one.sequence + before) for _, one in some] for kind, some in named.items()}
     return Part(
-        wrong=int(wrong.sum()),
-        unsure=int(unsure.sum()),
-        findings=named,
-        margin=(float(evaluated.margin[tightest]), points.place(int(evaluated.answering[tightest]), before)),
+        wrong=counts["wrong"],
+        unsure=counts["unsure"],
+        findings=findings,
+        margin=(tightest.margin, points.place(tightest.answering, before)),
         distance=float(distance),
-        largest=float(np.abs(wanted).max()) if stored.config["target"] == "reals" else 0.0,
+        largest=float(np.abs(points.wanted).max()) if stored.config["target"] == "reals" else 0.0,
         settled=settled,
     )
+
+
+class _Named(NamedTuple):
+    """A finding about a label, and its number in the data."""
+
+    label: int
+    finding: Finding
+
+
+def _first_named(
+    points: Labelled, kind: Kind, named: list[_Named], some: Evaluated, seen: LabelComparison, places: Ints
+) -> list[_Named]:
+    """The first few findings of a kind in the data: of those that are `named`, and of points at some places."""
+    places = places[np.argsort(some.order[places])[:MOST_FINDINGS]]
+    last = named[-1].label if len(named) == MOST_FINDINGS else len(points)
+    for i in places[some.order[places] < last].tolist():
+        answer, doubt = seen.got(i) if some.number[i] else None, MASKED_NAN if some.beside[i] else UNSURE
+        label = int(some.order[i])
+        named = [*named, _Named(label, points.finding(kind, label, int(some.answering[i]), answer, doubt))]
+    return sorted(named, key=lambda one: one.label)[:MOST_FINDINGS]
+
+
+class _Tightest(NamedTuple):
+    """The least margin of a point, the number of its label in the data, and the token or sequence that answers for it.
+
+    Of several points with one margin, such as copies of one, the first in the data comes first.
+    """
+
+    margin: float
+    label: int
+    answering: int
+
+    @classmethod
+    def of(cls, some: Evaluated) -> _Tightest:
+        """That of some points."""
+        least = np.flatnonzero(some.margin <= some.margin.min())
+        first = least[np.argmin(some.order[least])]
+        return cls(float(some.margin[first]), int(some.order[first]), int(some.answering[first]))
 
 
 def _joined_parts(question: Certificate, parts: list[Part]) -> Certificate:

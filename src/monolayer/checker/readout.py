@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monolayer.arrays import Array, Bools, Floats, Ints, slices
+from monolayer.arrays import Array, Bools, Floats, Ints, overlapping, slices
 from monolayer.checker.network import LABEL, StepWeights, Stored
 from monolayer.checker.rounding import PADDING, BinaryFormat, UnhandledError
 
@@ -90,9 +90,10 @@ def checked_staircase(steps: StepWeights, bias_2: Array, fmt: BinaryFormat, form
     check_sizes(w, True, fmt, f"{block}.weight_1")
     check_sizes(b, False, fmt, f"{block}.bias_1")
     low, high = thresholds(w, b)
-    if (w < 0).any() or not (low[1:] >= low[:-1]).all():
+    if w.min(initial=0.0) < 0 or not _rises(low):
         raise UnhandledError(f"the steps of {block} must rise, and stand in order")
-    np.maximum.accumulate(high, out=high)
+    if not _rises(high):
+        np.maximum.accumulate(high, out=high)
     if form == "runs":
         return CheckedStaircase(low, high, _labels(weight_2, bias_2, fmt))
     written, bias = weight_2.astype(np.float64, copy=False), bias_2.astype(np.float64)[:, None]
@@ -101,8 +102,14 @@ def checked_staircase(steps: StepWeights, bias_2: Array, fmt: BinaryFormat, form
     if not sums_are_exact([bias, written], fmt):
         raise UnhandledError(f"sums of what {block} writes may round")
     # Left of all steps every neuron is on. Right of its step, what a neuron writes is missing.
-    first = bias + written.sum(axis=1, keepdims=True)
-    return CheckedStaircase(low, high, np.concatenate([first, first - np.cumsum(written, axis=1)], axis=1))
+    level = np.empty((len(written), len(w) + 1))
+    level[:, :1], level[:, 1:] = bias + written.sum(axis=1, keepdims=True), written
+    return CheckedStaircase(low, high, np.subtract.accumulate(level, axis=1, out=level))
+
+
+def _rises(numbers: Floats) -> bool:
+    """Whether none of these is less than the one before it."""
+    return all((numbers[part][1:] >= numbers[part][:-1]).all() for part in overlapping(len(numbers)))
 
 
 def _labels(labels: Array, bias_2: Array, fmt: BinaryFormat) -> Floats:
@@ -125,8 +132,13 @@ def sums_are_exact(numbers: list[Floats], fmt: BinaryFormat) -> bool:
 
     Each array is `(m, …)`, summed by row.
     """
-    total = PADDING * sum((np.abs(part).sum(axis=1) for part in numbers), np.zeros(1))
-    if (total * fmt.unit < 1.0).all() and all((np.rint(part) == part).all() for part in numbers):
+    total, whole = np.zeros(len(numbers[0])), True
+    for part in numbers:
+        for some in slices(part.shape[1]):
+            total += np.abs(part[:, some]).sum(axis=1)
+            whole = whole and bool((np.rint(part[:, some]) == part[:, some]).all())
+    total *= PADDING
+    if whole and (total * fmt.unit < 1.0).all():
         return True  # no bit of a whole number is less than 1
     return bool((total * fmt.unit < np.minimum.reduce([_lowest_bit(part) for part in numbers])).all())
 
@@ -163,21 +175,26 @@ def thresholds(w: Array, b: Array) -> tuple[Floats, Floats]:
 
 def _thresholds(w: Array, b: Array) -> tuple[Floats, Floats]:
     """The thresholds of some neurons, all operations on them at once."""
+    down, up = -b, 1 - b
     # The least float that is at least 1 − b, in the stored format: the error of a sum of two is a float.
-    above = 1 - b
-    back = above - 1
-    _move(above, (1 - (above - back)) + (-b - back) > 0, np.inf)
-    low, high = -b.astype(np.float64) / w, above.astype(np.float64) / w  # w z + b ≤ 0 up to low, ≥ 1 from high on
-    # Quotients by powers of two are exact: normal numbers whose bits behind the point are all 0.
+    larger = np.abs(b).min(initial=1) >= 1  # than 1, so that a shorter sum finds the error
+    error = 1 - (up - down) if larger else (1 - (up - (back := up - 1))) + (down - back)
+    above = up.copy()
+    _move(above, error > 0, np.inf)
+    low, high = down.astype(np.float64, copy=False) / w, above.astype(np.float64, copy=False) / w
+    # w z + b ≤ 0 up to low, ≥ 1 from high on. Quotients by powers of two, all bits of which are 0 behind the point, are
+    # exact: normal numbers.
     rounded = w.view(f"u{w.itemsize}") & ((1 << np.finfo(w.dtype).nmant) - 1) != 0
     _move(low, rounded, -np.inf)
     _move(high, rounded, np.inf)
-    # A binary search passes the step at this float, which is `low` itself where the ramp is below its rounding.
-    search = (-b / w + 1 / w).astype(np.float64)
-    if not (search > low).all():
+    # A binary search passes the step at the float `search`. By a power of two that is `up / w`, which is no more than
+    # `high`, and more than `low` but where the ramp is below its rounding.
+    if rounded.any() or not (up > down).all():
+        search = (down / w + 1 / w).astype(np.float64)
         reached = np.flatnonzero(~(search > low))
         low[reached] = np.nextafter(search[reached], -np.inf)
-    return low, np.maximum(high, search)
+        np.maximum(high, search, out=high)
+    return low, high
 
 
 def _move(numbers: Array, where: Bools, towards: float) -> None:
@@ -207,11 +224,21 @@ def check_nearest(stored: Stored) -> None:
 
 
 def nearest_classes(stored: Stored, value: Floats) -> Ints:
-    """`answers`, once `check_nearest` has looked at the head."""
-    fmt, C = stored.format, len(stored["head.bias"])
-    whole = np.rint(value)
-    sure = 2.0 * np.abs(value - whole) + 32.0 * fmt.unit * C * C < 1.0
+    """`head_classes`, once `check_nearest` has looked at the head."""
+    C, whole = len(stored["head.bias"]), np.rint(value)
+    sure = 2.0 * np.abs(value - whole) + _rounding_of_head(stored) < 1.0
     return np.where(sure, np.clip(whole, 0, C - 1), -1).astype(np.int64)
+
+
+def takes_numbers(stored: Stored) -> bool:
+    """Whether the number of a class itself, as label coordinate, gets that class from the head of `check_nearest`."""
+    return _rounding_of_head(stored) < 1.0
+
+
+def _rounding_of_head(stored: Stored) -> float:
+    """What rounding may add to twice the distance from a whole number, in Lemma 10."""
+    classes = len(stored["head.bias"])
+    return 32.0 * stored.format.unit * classes * classes
 
 
 def copies(stored: Stored) -> bool:

@@ -35,7 +35,7 @@ from monolayer.checker.rounding import BINARY32, BINARY64
 from monolayer.data.folder import INDEX_FILE, OpenFolder, read_together
 from monolayer.data.limits import tensor_places
 from monolayer.data.model_kinds import kind_of
-from monolayer.data.number_formats import BFLOAT16, FLOAT32, FLOAT64, FORMATS
+from monolayer.data.number_formats import BFLOAT16, BY_CODE, FLOAT32, FLOAT64, FORMATS
 from monolayer.data.objects import Config
 from monolayer.errors import DataError, ModelFileError
 
@@ -111,7 +111,7 @@ def examined(files: dict[str, Any]) -> Stored:
     if INDEX_FILE in files:
         tensors = _several(files)
     else:
-        reader = _widened if FORMATS[config["dtype"]].widened else load
+        reader = _widened if FORMATS[config["dtype"]].widened else _in_place
         tensors = _tensors("model.safetensors", files["model.safetensors"], reader)
     examine_tensors(config, names, tensors)
     memory = None
@@ -169,6 +169,15 @@ def _tensors(name: str, content: bytes, reader: Callable[[bytes], NamedArrays] =
         return reader(content)
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise ModelFileError(f"{name} cannot be read: {error!r}") from None
+
+
+def _in_place(content: bytes) -> NamedArrays:
+    """Tensors of real numbers, which stay where they are: large weights are not copied."""
+    places = tensor_places(content[:8], lambda count: content[8 : 8 + count], len(content))
+    if not all(place.code in BY_CODE and not BY_CODE[place.code].widened for place in places.values()):
+        return load(content)
+    view = memoryview(content)
+    return {name: BY_CODE[at.code].raw(view[at.begin : at.end]).reshape(at.shape) for name, at in places.items()}
 
 
 def _widened(content: bytes) -> NamedArrays:
