@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Ints, Numbers, beside, copied, home, pick
+from monolayer.arrays import Bools, Ints, Numbers, beside, copied, home, pick
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import scramble
@@ -67,13 +67,25 @@ def equal_points(context: Context, target: Target, first: int | None = None) -> 
     some = np.arange(len(columns[0])) if first is None else np.flatnonzero(np.isin(columns[0], columns[0][:first]))
     group = np.full(len(columns[0]), len(some))
     columns = [column[some] for column in columns]
-    order = np.lexsort(columns)
+    key = columns[0].copy()
+    for number, column in enumerate(columns[2:], 1):  # sums are random already
+        key ^= scramble(column.astype(np.uint64) + np.uint64(number << 48))
+    order = np.argsort(key)
+    new = _changes(columns, order)
+    if (new[1:] & (key[order[1:]] == key[order[:-1]])).any():  # two groups have one key, and may be mixed
+        order = np.lexsort(columns)
+        new = _changes(columns, order)
+    group[some[order]] = np.cumsum(new)
+    return group
+
+
+def _changes(columns: list[NDArray[np.uint64] | Ints], order: Ints) -> Bools:
+    """`(P,)`: whether places in this order differ from the one before in any column; the first does not."""
     new = np.zeros(len(order), dtype=bool)
     for column in columns:
         ordered = column[order]
         new[1:] |= ordered[1:] != ordered[:-1]
-    group[some[order]] = np.cumsum(new)
-    return group
+    return new
 
 
 def signatures(context: Context, target: Target, vocabulary: int, longest: int) -> list[NDArray[np.uint64] | Ints]:

@@ -104,14 +104,15 @@ def cover(cells: Cells, enough: float, progress: Callable[[int, int], None] = la
         while groups:
             single += [group for group in groups if len(group.facts) == 1]
             several = [group for group in groups if len(group.facts) > 1]
-            groups = []
-            for slabs in pool.map(partial(_solve, cells, enough, stopped), _alike_batches(cells, several)):
-                for slab in slabs:
-                    done += _settle(cells, slab, enough, covering, groups)
+            open_groups: list[list[Group]] = []  # in the order of their batches
+            for settled in pool.map(partial(_solve, cells, enough, stopped), _alike_batches(cells, several)):
+                done += _settle(settled, covering, open_groups)
                 progress(done, total)
-        for number, slab_of_one in enumerate(_single_slabs(cells, single, enough), done + 1):
-            covering.append(slab_of_one)
-            progress(number, total)
+            groups = [group for part in reversed(open_groups) for group in part]
+        for slabs_of_cell in pool.map(partial(_single_slabs, cells, enough, stopped), _by_cell(single).items()):
+            covering += slabs_of_cell
+            done += len(slabs_of_cell)
+            progress(done, total)
     return _pack(cells, covering)
 
 
@@ -142,20 +143,28 @@ def _first_groups(cells: Cells) -> Iterator[Group]:
             yield Group(first_cell, int(label[begin]), order[begin:end] - cells.start[first_cell])
 
 
-def _alike_batches(cells: Cells, groups: list[Group]) -> Iterator[list[list[Group]]]:
-    """Cells that are padded to one shape together, each with some of its groups."""
+def _by_cell(groups: list[Group]) -> dict[int, list[Group]]:
     by_cell: dict[int, list[Group]] = {}
     for group in groups:
         by_cell.setdefault(group.cell, []).append(group)
+    return by_cell
+
+
+def _alike_batches(cells: Cells, groups: list[Group]) -> list[list[list[Group]]]:
+    """Cells that are padded to one shape together, each with some of its groups; the largest cells first.
+
+    A thread that began the largest batch last would keep the others waiting.
+    """
     alike: dict[tuple[int, int], list[list[Group]]] = {}
-    for cell, every in by_cell.items():
+    for cell, every in _by_cell(groups).items():
         for i in range(0, len(every), GROUPS_AT_ONCE):
             piece = every[i : i + GROUPS_AT_ONCE]
             alike.setdefault((padded(len(cells.label[cells.own(cell)])), padded(len(piece))), []).append(piece)
+    batches = []
     for (rows, columns), pieces in sorted(alike.items()):
         step = max(1, NUMBERS_PER_BATCH // (rows * max(cells.feature.shape[1], 2 * columns)))
-        for i in range(0, len(pieces), step):
-            yield pieces[i : i + step]
+        batches += [pieces[i : i + step] for i in range(0, len(pieces), step)]
+    return batches[::-1]
 
 
 class Slab(NamedTuple):
@@ -167,11 +176,15 @@ class Slab(NamedTuple):
     height: NDArray[np.float32]
 
 
-def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]]) -> list[Slab]:
-    def check() -> None:
-        if stopped.is_set():
-            raise CancelledError
+class Settled(NamedTuple):
+    """What became of a group: the half-space of it or of a part, and the groups that are left to solve."""
 
+    found: FoundSlab | None
+    left: list[Group]
+
+
+def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]]) -> list[Settled]:
+    check = partial(_check, stopped)
     check()
     place = [cells.own(groups[0].cell) for groups in part]
     rows, columns = padded(place[0].stop - place[0].start), padded(len(part[0]))  # the same for all of them
@@ -190,24 +203,35 @@ def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]])
     Z = cells.feature[torch.from_numpy(index.clip(0))] * torch.from_numpy(index >= 0)[:, :, None]
     solved = widest(Z, torch.from_numpy(sign).to(Z), enough, check)
     normal, low, height = solved.normal, solved.low, solved.height.numpy()
-    return [
+    slabs = (
         Slab(group, normal[i, :, column].clone(), float(low[i, 0, column]), height[i, group.facts, column])
         for i, groups in enumerate(part)
         for column, group in enumerate(groups)
-    ]
+    )
+    return [_kept_or_split(cells, slab, enough) for slab in slabs]
 
 
-def _settle(cells: Cells, slab: Slab, enough: float, slabs: list[FoundSlab], later: list[Group]) -> int:
-    """Keep the half-space for a group or a part of it, or split the group. Returns how many facts now have one."""
+def _check(stopped: Event) -> None:
+    if stopped.is_set():
+        raise CancelledError
+
+
+def _kept_or_split(cells: Cells, slab: Slab, enough: float) -> Settled:
+    """The half-space for a group or a part of it, or the group split."""
     group, normal, low, height = slab
     inside = height >= low + 2.0 * enough
     if 2 * inside.sum() < len(inside):
-        later += [group._replace(facts=part) for part in _halves(cells, group.cell, group.facts)]
-        return 0
-    slabs.append(FoundSlab(group._replace(facts=group.facts[inside]), normal, low, float(height[inside].min())))
-    if not inside.all():
-        later.append(group._replace(facts=group.facts[~inside]))
-    return int(inside.sum())
+        return Settled(None, [group._replace(facts=part) for part in _halves(cells, group.cell, group.facts)])
+    found = FoundSlab(group._replace(facts=group.facts[inside]), normal, low, float(height[inside].min()))
+    return Settled(found, [] if inside.all() else [group._replace(facts=group.facts[~inside])])
+
+
+def _settle(settled: list[Settled], slabs: list[FoundSlab], left: list[list[Group]]) -> int:
+    """Collect what became of the groups of a batch. Returns how many facts now have their half-space."""
+    found = [one.found for one in settled if one.found is not None]
+    slabs += found
+    left.append([group for one in settled for group in one.left])
+    return sum(len(one.group.facts) for one in found)
 
 
 def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
@@ -225,20 +249,19 @@ def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
     return [facts[order[:cut]], facts[order[cut:]]]
 
 
-def _single_slabs(cells: Cells, single: list[Group], enough: float) -> Iterator[FoundSlab]:
-    """The half-spaces of single facts, cell by cell."""
-    by_cell: dict[int, list[Group]] = {}
-    for group in single:
-        by_cell.setdefault(group.cell, []).append(group)
-    for cell, groups in by_cell.items():
-        facts_of_cell = cells.own(cell)
-        points = cells.feature[facts_of_cell].double().numpy()
-        facts = [int(group.facts[0]) for group in groups]
-        for group, (normal, half_width) in zip(
-            groups, widest_slabs(points, cells.label[facts_of_cell], facts, enough), strict=True
-        ):
-            high = float(points[group.facts[0]] @ normal)
-            yield FoundSlab(group, torch.from_numpy(normal).float(), high - 2.0 * half_width, high)
+def _single_slabs(cells: Cells, enough: float, stopped: Event, single: tuple[int, list[Group]]) -> list[FoundSlab]:
+    """The half-spaces of single facts `single[1]` of the cell `single[0]`."""
+    _check(stopped)
+    cell, groups = single
+    facts_of_cell = cells.own(cell)
+    points = cells.feature[facts_of_cell].double().numpy()
+    facts = [int(group.facts[0]) for group in groups]
+    slabs = []
+    found = widest_slabs(points, cells.label[facts_of_cell], facts, enough)
+    for group, (normal, half_width) in zip(groups, found, strict=True):
+        high = float(points[group.facts[0]] @ normal)
+        slabs.append(FoundSlab(group, torch.from_numpy(normal).float(), high - 2.0 * half_width, high))
+    return slabs
 
 
 def _pack(cells: Cells, slabs: list[FoundSlab]) -> HalfSpaces:
