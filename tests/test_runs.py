@@ -34,7 +34,9 @@ def drawn(rng: np.random.Generator, kind: str) -> Drawn:
     H = int(rng.integers(0, 12)) if classes > 1 else 0
     off = 2.0 ** float(rng.integers(-60, -20))
     wide = off * (2.0 ** float(rng.integers(4, 30)) if kind == "right" else float(rng.choice([1, 3, 10, 1e3, 1e9])))
-    ends = rng.normal() * rng.choice([0.0, wide, 100 * wide]) + wide * np.cumsum(rng.uniform(0.5, 2.0, 2 * H))
+    ends = rng.normal() * rng.choice([0.0, wide, 100 * wide, 2.0**54 * off]) + wide * np.cumsum(
+        rng.uniform(0.5, 2.0, 2 * H)
+    )
     low, high = np.sort(ends).reshape(H, 2).T.copy()
     level = (np.cumsum(rng.integers(1, max(2, classes), H + 1)) % classes).astype(np.float64)  # each step changes it
     stairs = CheckedStaircase(low, high, level[None])
@@ -47,6 +49,8 @@ def drawn(rng: np.random.Generator, kind: str) -> Drawn:
     match kind:
         case "another class":
             wanted[rng.integers(len(z))] = rng.integers(classes)
+        case "another level":
+            stairs.level[0, rng.integers(H + 1)] += rng.choice([-1.0, 0.25, 1.0])
         case "no such class":
             wanted[rng.integers(len(z))] = rng.choice([-1, classes])
         case "no number":
@@ -60,14 +64,17 @@ def drawn(rng: np.random.Generator, kind: str) -> Drawn:
     return Drawn(stairs, Sums(z, terms, (before, 2.0 * before if fmt is BINARY32 else before), fmt), wanted, classes)
 
 
-KINDS = ("right", "near", "another class", "no such class", "no number", "another step", "zero")
+KINDS = ("right", "near", "another class", "another level", "no such class", "no number", "another step", "zero")
 
 
-@pytest.mark.parametrize("together", [1, 3, 1 << 14])
-def test_what_is_not_looked_at_is_right_and_no_nearer_to_a_step(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+@pytest.mark.parametrize(("together", "few"), [(1, 1), (3, 8), (1 << 14, 0)])
+def test_what_is_not_looked_at_is_right_and_no_nearer_to_a_step(
+    monkeypatch: pytest.MonkeyPatch, together: int, few: int
+) -> None:
     monkeypatch.setattr("monolayer.arrays.NUMBERS_IN_CACHE", together)
+    monkeypatch.setattr("monolayer.checker.runs.FEW", few)
     seen: Counter[str] = Counter()
-    for seed in range(1500):
+    for seed in range(1000):
         rng = np.random.default_rng(seed)
         kind = KINDS[seed % len(KINDS)]
         case = drawn(rng, kind)
@@ -83,7 +90,7 @@ def test_what_is_not_looked_at_is_right_and_no_nearer_to_a_step(monkeypatch: pyt
         seen[kind] += int(others.sum())
     assert min(seen[kind] for kind in ("right", "near", "zero")) > 100
     # A stretch with one doubt is looked at as a whole.
-    assert together > 3 or min(seen[kind] for kind in ("another class", "another step")) > 100
+    assert together > 3 or min(seen[kind] for kind in ("another class", "another level", "another step")) > 100
     assert seen["no such class"] == seen["no number"] == 0
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Array, Bools, Floats, Ints
+from monolayer.arrays import Array, Bools, Floats, Ints, slices
 from monolayer.checker.certificate import Finding, Kind
 from monolayer.checker.network import Stored
 from monolayer.data import Names, Sequences
@@ -169,8 +169,13 @@ def _same_kind(theirs: Names, ours: Names, what: str) -> None:
 
 def _in_model(rows: Ints, theirs: Names, ours: Names) -> Ints:
     """The row numbers in the model, −1 where it lacks a name, for row numbers `rows` of the data (`theirs`)."""
-    table = _model_rows(theirs, ours)
-    return rows if np.array_equal(table, np.arange(len(table))) else table.take(rows)
+    return _looked_up(_model_rows(theirs, ours), rows)
+
+
+def _looked_up(table: Ints, rows: Ints) -> Array:
+    """The numbers in these rows of a table, of its type: mostly they are the row numbers themselves."""
+    same = np.array_equal(table, np.arange(len(table)))
+    return rows.astype(table.dtype, copy=False) if same else np.asarray(table.take(rows))
 
 
 def _model_rows(theirs: Names, ours: Names) -> Ints:
@@ -227,16 +232,21 @@ class _UsedNames(NamedTuple):
 
 def _used_names(data: Sequences) -> tuple[_UsedNames | None, _UsedNames | None]:
     """Names of the tokens and of the classes that occur in the data; None for vectors and for reals."""
-    columns = [(data.vocabulary, data.tokens)]
-    columns += [(None, data.tokens)] if data.labels is None else [(data.labels.classes, data.labels.values)]
-    used = [
-        None if names is None else np.flatnonzero(np.bincount(rows, minlength=len(names))) for names, rows in columns
-    ]
-    tokens, classes = (
-        None if names is None or rows is None else _UsedNames(rows, names.decode(rows).tolist())
-        for rows, (names, _) in zip(used, columns, strict=True)
-    )
-    return tokens, classes
+    labels = data.labels
+    return _used(data.vocabulary, data.tokens), None if labels is None else _used(labels.classes, labels.values)
+
+
+def _used(names: Names | None, rows: Array) -> _UsedNames | None:
+    """The names that occur in a column; None if it has none."""
+    if names is None:
+        return None
+    there = np.zeros(len(names), dtype=bool)
+    for part in slices(len(rows)):
+        there[rows[part]] = True
+        if there.all():
+            break
+    used = np.flatnonzero(there)
+    return _UsedNames(used, names.decode(used).tolist())
 
 
 def _all_names(tables: list[_UsedNames | None]) -> dict[Name, int] | None:
@@ -256,4 +266,4 @@ def _renumbered(used: _UsedNames | None, place: dict[Name, int] | None, rows: Ar
         return rows
     table = np.zeros(int(used.rows.max(initial=-1)) + 1, dtype=np.min_scalar_type(max(0, len(place) - 1)))
     table[used.rows] = [place[name] for name in used.names]
-    return np.asarray(table.take(rows))
+    return _looked_up(table, rows)

@@ -159,7 +159,7 @@ def check_sizes(values: Array, nonzero: bool, fmt: BinaryFormat, name: str) -> N
     flat = values.reshape(-1)
     for part in slices(len(flat)):
         size = np.abs(flat[part])
-        if fmt.smallest <= size.min() and size.max() <= fmt.largest:
+        if size.min() >= fmt.smallest and size.max() <= fmt.largest:
             continue
         if not ((size >= fmt.smallest) & (size <= fmt.largest) | (size == 0) & (not nonzero)).all():
             raise UnhandledError(f"{name} goes outside ±[{fmt.smallest:.3g}, {fmt.largest:.3g}]")
@@ -179,14 +179,12 @@ def _thresholds(w: Array, b: Array) -> tuple[Floats, Floats]:
     # The least float that is at least 1 − b, in the stored format: the error of a sum of two is a float.
     larger = np.abs(b).min(initial=1) >= 1  # than 1, so that a shorter sum finds the error
     error = 1 - (up - down) if larger else (1 - (up - (back := up - 1))) + (down - back)
-    above = up.copy()
-    _move(above, error > 0, np.inf)
+    above = _moved(up, error > 0, np.inf)
     low, high = down.astype(np.float64, copy=False) / w, above.astype(np.float64, copy=False) / w
     # w z + b ≤ 0 up to low, ≥ 1 from high on. Quotients by powers of two, all bits of which are 0 behind the point, are
     # exact: normal numbers.
     rounded = w.view(f"u{w.itemsize}") & ((1 << np.finfo(w.dtype).nmant) - 1) != 0
-    _move(low, rounded, -np.inf)
-    _move(high, rounded, np.inf)
+    low, high = _moved(low, rounded, -np.inf), _moved(high, rounded, np.inf)
     # A binary search passes the step at the float `search`. By a power of two that is `up / w`, which is no more than
     # `high`, and more than `low` but where the ramp is below its rounding.
     if rounded.any() or not (up > down).all():
@@ -197,11 +195,9 @@ def _thresholds(w: Array, b: Array) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _move(numbers: Array, where: Bools, towards: float) -> None:
-    """Put the next float in a direction in the place of some numbers."""
-    if where.any():
-        some = np.flatnonzero(where)
-        numbers[some] = np.nextafter(numbers[some], numbers.dtype.type(towards))
+def _moved(numbers: Array, where: Bools, towards: float) -> Array:
+    """Numbers, some of them replaced by the next float in a direction."""
+    return np.where(where, np.nextafter(numbers, numbers.dtype.type(towards)), numbers) if where.any() else numbers
 
 
 def head_classes(stored: Stored, value: Floats) -> Ints:

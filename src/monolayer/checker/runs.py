@@ -145,12 +145,12 @@ class _Line(NamedTuple):
         # Where a rounded difference is twice the radius, the true one is no less than the radius, as Lemma 7 asks.
         return _Gaps(plateau, room, least, radius) if least >= 2.0 * radius else None
 
-    def margins(self, part: slice, gaps: _Gaps) -> tuple[float, float]:
-        """Two numbers between which the least margin of the points of a stretch lies."""
+    def margin(self, part: slice, gaps: _Gaps) -> float:
+        """What the least margin of the points of a stretch is not more than, apart from its rounding."""
         low, high = self.ends(part)
         words = self.words.sorted[part][[0, -1]]  # the ends, of which one has the larger size
         hidden = float((self.words.largest(words) - self.words.least(words)).max())  # in the last bits
-        return gaps.least / gaps.radius, (gaps.least + hidden) / self.radius(max(0.0, low, -high), self.least)
+        return (gaps.least + hidden) / self.radius(max(0.0, low, -high), self.least)
 
     def near(self, gaps: _Gaps, reach: float) -> list[tuple[float, float]]:
         """Where points of a stretch lie that are no further than `reach` from a threshold, and perhaps others."""
@@ -174,16 +174,20 @@ def looked_at(stairs: CheckedStaircase, sums: Sums, wanted: Ints, classes: int) 
     line = _Line.of(stairs, sums, _Words.of(sums.z, wanted, bits))
     if not np.isfinite(line.ends(slice(None))).all():
         return None
-    ranges, margins = list[tuple[float, float]](), list[tuple[slice, float, float]]()
+    ranges, stretches = list[tuple[float, float]](), list[tuple[float, slice]]()
     for part in slices(len(sums.z)):
         gaps = line.gaps(part)
         if gaps is None:
             ranges.append(line.ends(part))
         else:
-            margins.append((part, *line.margins(part, gaps)))
+            stretches.append((gaps.least / gaps.radius, part))
     # Some point has a margin of no more than this. All such points are near a threshold; one radius is for rounding.
-    margin = PADDING * (1.0 + min((most for _, _, most in margins), default=np.inf))
-    for part, least, _ in margins:
+    margin = np.inf
+    if stretches:
+        _, part = min(stretches, key=lambda one: one[0])
+        gaps = line.gaps(part)
+        margin = PADDING * (1.0 + line.margin(part, gaps)) if gaps is not None else np.inf
+    for least, part in stretches:
         gaps = line.gaps(part) if least <= margin < np.inf else None
         if gaps is not None:
             ranges += line.near(gaps, margin * gaps.radius)
@@ -211,5 +215,6 @@ def _within(ranges: list[tuple[float, float]], z: Floats) -> Ints:
             low, high = np.transpose(ranges)
             at = np.searchsorted(low, some, side="right") - 1
             inside = (at >= 0) & (some <= high[at])
-        places.append(part.start + np.flatnonzero(inside))
+        if inside.any():
+            places.append(part.start + np.flatnonzero(inside))
     return np.concatenate(places)
