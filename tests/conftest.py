@@ -6,6 +6,7 @@ the library included: what then fails had hung on the luck of a seed.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -68,6 +69,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("one_seed"):
                 item.add_marker(pytest.mark.skip(reason="about the bits of one seed"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is imported and collected stays, so the collector of garbage need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

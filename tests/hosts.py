@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,16 @@ WRITERS = ("wte", "wpe", "embed", "c_proj", "dense.", "dense_4h", "out_proj", "o
 
 def tokenizer() -> Any:
     """A byte-level tokenizer with 320 tokens; 0 begins and ends a text."""
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(_trained()),
+        **{"eos_token": "<end>", "bos_token": "<end>", "pad_token": "<end>"},
+        model_input_names=READ,
+    )
+
+
+@cache
+def _trained() -> str:
+    """The byte-level tokenizer in the format of its file."""
     found = Tokenizer(models.BPE())
     found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     found.decoder = decoders.ByteLevel()
@@ -36,9 +47,8 @@ def tokenizer() -> Any:
         vocab_size=320, special_tokens=["<end>"], initial_alphabet=letters, show_progress=False
     )
     found.train_from_iterator(SENTENCES, trainer)
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=found, eos_token="<end>", bos_token="<end>", pad_token="<end>", model_input_names=READ
-    )
+    said: str = found.to_str()
+    return said
 
 
 def spacing_tokenizer() -> Any:

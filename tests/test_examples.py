@@ -12,6 +12,7 @@ import typer
 
 from monolayer.cli import app, run
 from monolayer.cli.examples import EXAMPLES, GREETING
+from monolayer_experiments import precision
 from tests.encoders import FAQ, write_encoder
 from tests.hosts import FACTS, write_host
 from tests.scripts import ROOT
@@ -41,6 +42,7 @@ def test_the_examples_run_one_after_the_other(
 ) -> None:
     """Each takes files of a user, which are written here, or what an earlier one wrote."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(precision.PLAN, "vocabularies", ((4, 8), ()))
     table(Path("capitals.csv"), CAPITALS)
     table(Path("gone.csv"), {"Oman": "Muscat"})
     table(Path("changed.csv"), {"France": "Lyon"})

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 import monolayer as ml
 from monolayer.cli import run
 from monolayer.data import Sequences
+from monolayer.theory.heads import contraction
 from monolayer.theory.mean_heads import least_left_by_one
 from monolayer_experiments import NAMES, find, tagging
 from monolayer_experiments import attach as attach_experiment
@@ -182,6 +184,7 @@ def test_numbers_words_tables_and_figures(name: str, monkeypatch: pytest.MonkeyP
     """What is said and drawn is made from the stored numbers alone."""
     experiment, shares = find(name), []
     monkeypatch.setattr(tagging, "phrases", some_phrases)
+    monkeypatch.setattr("monolayer.checker.heads.contraction", cache(contraction))  # 18 networks have two of them
     raw = experiment.run(Setting(seed=1), lambda stage, share: shares.append(share), **SMALL.get(name, {}))
     assert shares == sorted(shares)
     assert 0.0 <= shares[0] <= shares[-1] <= 1.0

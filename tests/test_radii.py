@@ -34,7 +34,7 @@ from monolayer.huggingface.tensors import tensors_of
 from tests.attached_changes import ROW, retold, retold_host
 from tests.hosts import FACTS, WRITERS, answers, config, tokenizer, write_host
 
-DEEP, WIDE, SHARE, LONGER = 24, 96, 0.8, 8.0
+DEEP, WIDE, SHARE, LONGER = 12, 96, 0.8, 8.0
 
 
 def deep_host(folder: Path, dtype: torch.dtype, longer: float = 1.0) -> Path:
@@ -59,6 +59,13 @@ def deep_host(folder: Path, dtype: torch.dtype, longer: float = 1.0) -> Path:
     model.to(dtype).save_pretrained(folder)
     cut.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def long_states(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, dict[str, str]]:
+    """A deep host in float16 with states as long as those of trained models, and facts attached to it."""
+    host = deep_host(tmp_path_factory.mktemp("long") / "host", torch.float16, longer=LONGER)
+    return host, *_attached(host)
 
 
 def _attached(host: Path) -> tuple[Any, dict[str, str]]:
@@ -95,10 +102,11 @@ def test_facts_come_back_from_a_deep_host_with_one_large_coordinate(dtype: torch
     assert made.manifest.state == found.host.format.state  # its states are shorter than that
 
 
-def test_float16_outweighs_states_as_long_as_those_of_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_float16_outweighs_states_as_long_as_those_of_the_host(
+    long_states: tuple[Path, Any, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Trained models have states that are about 1,000 long. Planted: written vectors that outweigh 512 only."""
-    host = deep_host(tmp_path / "host", torch.float16, longer=LONGER)
-    made, facts = _attached(host)
+    host, made, facts = long_states
     assert made.manifest.longest is not None
     assert 520.0 < made.manifest.longest < made.manifest.state
     folder = made.save(tmp_path / "new")
@@ -315,13 +323,14 @@ def test_a_header_with_a_key_twice_is_refused() -> None:
 
 
 @pytest.mark.parametrize("away", [-0.02, 0.02])
-def test_attach_and_certify_agree_on_keys_near_what_earlier_blocks_write(away: float, tmp_path: Path) -> None:
+def test_attach_and_certify_agree_on_keys_near_what_earlier_blocks_write(
+    away: float, long_states: tuple[Path, Any, dict[str, str]], tmp_path: Path
+) -> None:
     """States are so long that norms see what is written to within more than 1/8. Planted: a key that near, or farther.
 
     `attach` refuses the one that it cannot prove, and accepts the other one, which `certify` proves.
     """
-    host = deep_host(tmp_path / "host", torch.float16, longer=LONGER)
-    made, facts = _attached(host)
+    _, made, facts = long_states
     ids = cut_facts(made.source.content[TOKENIZER], read_facts(facts), made.manifest.end)
     first, later = 0, len(made.neurons.b_1) - 1
     assert made.blocks > 1

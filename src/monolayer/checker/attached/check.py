@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from monolayer.checker.labelled import data_digest
 from monolayer.checker.rounding import NUMPY_ASSUMPTION, UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.architectures import TRANSFORMERS
+from monolayer.huggingface.architectures import computed_by_transformers
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
 from monolayer.huggingface.endings import Endings
 from monolayer.huggingface.formats import HostFormat
@@ -341,16 +340,12 @@ def _notes(attached: AttachedFolder) -> tuple[str, ...]:
 
 def assumed(attached: AttachedFolder) -> tuple[str, ...]:
     """What the certificate assumes about an evaluation, in words."""
-    try:  # the source of the installed version may differ from the one that the proof is about
-        installed = f"installed here: {version('transformers')}"
-    except PackageNotFoundError:
-        installed = "not installed here"
     fmt = attached.host.format
     special = {template.special_tokens for template in attached.manifest.templates}
     where = " in some templates" if special == {True, False} else ""
     without = "" if special == {True} else f" without special tokens{where} (add_special_tokens=False)"
     return (
-        f"the architecture computes what transformers {TRANSFORMERS} does, in evaluation mode ({installed})",
+        computed_by_transformers(),
         *arithmetic(fmt),
         (
             "sums in any order; a product may be fused with the sum it goes into; a row of a product of matrices "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from monolayer.checker.questions.words import Words
 from monolayer.checker.rounding import NUMPY_ASSUMPTION, UnhandledError
 from monolayer.data import Sequences
 from monolayer.errors import DataError, ModelFileError
-from monolayer.huggingface.architectures import TRANSFORMERS
+from monolayer.huggingface.architectures import computed_by_transformers
 from monolayer.huggingface.cutting import split_text, tokenizer_of
 from monolayer.huggingface.host import TOKENIZER
 from monolayer.huggingface.questions import question_digest
@@ -203,17 +202,13 @@ def measured(folder: QuestionFolder, caps: Caps) -> tuple[str, ...]:
 
 def assumed(folder: QuestionFolder) -> tuple[str, ...]:
     """What the certificate assumes about an evaluation, in words."""
-    try:
-        installed = f"installed here: {version('transformers')}"
-    except PackageNotFoundError:
-        installed = "not installed here"
     fmt, D = folder.encoder.format, folder.encoder.width
     most = "(D + 16)u + v" if fmt.beyond == 0.0 else "2^-4"
     flat = (
         "" if fmt.short else f", at states no more than {fmt.flattest(D):.3g} times as long as they are less their mean"
     )
     return (
-        f"the architecture computes what transformers {TRANSFORMERS} does, in evaluation mode ({installed})",
+        computed_by_transformers(),
         *arithmetic(fmt),
         "sums in any order; a row of a product of matrices depends on that row alone",
         (

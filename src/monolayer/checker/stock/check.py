@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from monolayer.checker.tried import SEEN, Trial, with_trial
 from monolayer.data import Sequences
 from monolayer.errors import DataError
 from monolayer.huggingface.architecture import BEGIN
-from monolayer.huggingface.architectures import TRANSFORMERS
+from monolayer.huggingface.architectures import computed_by_transformers
 from monolayer.huggingface.strict import ForeignError
 from monolayer.huggingface.tensors import ModelFiles
 from monolayer.table import Progress, counting
@@ -138,14 +137,10 @@ def stock_assumptions(net: Network, data: Sequences) -> tuple[str, ...]:
     """The assumptions of a certificate about every evaluation, as sentences."""
     exact = net.format.long
     arithmetic, functions, moments = FLOAT64_ASSUMPTIONS if exact else FLOAT32_ASSUMPTIONS
-    try:  # another version than the one whose source was read may be installed
-        installed = f"installed here: {version('transformers')}"
-    except PackageNotFoundError:
-        installed = "not installed here"
     # Encoders read labels of sequences at index 0, and count places from there.
     left = "; or on the left, with position_ids counted from the begin token, as generate() passes them"
     lines = [
-        f"the architecture computes what transformers {TRANSFORMERS} does, in evaluation mode ({installed})",
+        computed_by_transformers(),
         f"padding has its attention mask, and stands on the right{left if net.causal else ''}",
         _entering(net, data),
         arithmetic,

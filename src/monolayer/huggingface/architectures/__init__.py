@@ -7,6 +7,9 @@ every architecture.
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
 from monolayer.errors import DataError, similar_words
 from monolayer.huggingface.architectures import bert, distilbert, gpt2, gpt_neox, llama, opt, starcoder2
 from monolayer.huggingface.host_kind import HostKind
@@ -35,3 +38,17 @@ def architecture_named(name: str) -> StockKind:
     near = similar_words(str(name).lower().replace("-", "_"), ARCHITECTURES)
     hint = f"did you mean {near[0]!r}? Known" if near else "known"
     raise DataError(f"architecture {name!r} is not known: {hint} are {', '.join(ARCHITECTURES)}")
+
+
+@cache
+def computed_by_transformers() -> str:
+    """The assumption of a certificate that transformers compute an architecture as the source does that was read.
+
+    It names the version that is installed, which may be another one. To find it, Python reads all that the package says
+    of itself, so it is found once.
+    """
+    try:
+        installed = f"installed here: {version('transformers')}"
+    except PackageNotFoundError:
+        installed = "not installed here"
+    return f"the architecture computes what transformers {TRANSFORMERS} does, in evaluation mode ({installed})"
