@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers share the processors, and with several threads each they mostly wait for one another: training of small
@@ -21,14 +22,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ.setdefault(name, "1")
 
 import hypothesis.core
-import numpy as np
 import pytest
-import torch
 from hypothesis import settings
 
 import monolayer as ml
-from monolayer.checker import tried
-from monolayer.cli import run
+
+if TYPE_CHECKING:  # the process that hands out tests runs none, and waits for neither NumPy nor PyTorch
+    import numpy as np
 
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
@@ -48,6 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
     shift = config.getoption("--shift-seeds")
     if not shift:
         return
+    import numpy as np
+    import torch
+
     settings.register_profile("shifted", deadline=None, derandomize=False, database=None)
     settings.load_profile("shifted")
     hypothesis.core.global_force_seed = shift
@@ -118,6 +121,8 @@ def here(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Run a command, a string or its words, that leaves with `code`: what it printed, or its `errors` in one line."""
 
+    from monolayer.cli import run
+
     def call(*words: str, code: int = 0, errors: bool = False) -> str:
         capsys.readouterr()
         assert run(list(words) if len(words) > 1 else words[0].split()) == code, capsys.readouterr()
@@ -147,4 +152,4 @@ def with_facts(gpt2: Path) -> Path:
 @pytest.fixture
 def bounds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Verdicts without the evaluation that may refute what bounds leave open: for tests about the bounds."""
-    monkeypatch.setattr(tried, "MOST_WORK", 0)
+    monkeypatch.setattr("monolayer.checker.tried.MOST_WORK", 0)

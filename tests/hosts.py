@@ -19,7 +19,7 @@ WIDTH, NEURONS, PLACES = 48, 24, 96
 SENTENCES = [f"The capital of country{i} is city{i}, and river{i % 7} is near." for i in range(40)]
 FACTS = {f"The capital of country{i} is": f" city{(7 * i) % 40}" for i in range(12)}
 """36 tokens of answers, end tokens among them: two blocks of `NEURONS`."""
-OTHERS = [*(f"The capital of country{i} is" for i in range(12, 30)), "river3 is near city7, and", "capital capital"]
+OTHERS = [*(f"The capital of country{i} is" for i in range(12, 20)), "river3 is near city7, and", "capital capital"]
 PAD = 5
 READ = ["input_ids", "attention_mask"]
 """What models are given: transformers 4 would add token types, which `generate` refuses or GPT-2 takes for words."""

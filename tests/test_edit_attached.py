@@ -46,7 +46,7 @@ def test_forgetting_gives_the_bits_of_attaching_the_rest_and_can_be_undone(
     assert same_model(tmp_path / "back", with_facts)
     assert "2 facts were restored from a record" in ml.certify(tmp_path / "back", FACTS).measured[1]
     assert ml.compare(with_facts, tmp_path / "back").same
-    found = ml.compare(with_facts, tmp_path / "new", [*FACTS, *OTHERS])
+    found = ml.compare(with_facts, tmp_path / "new", [*FACTS, *OTHERS[:2]])
     assert (found.only_one, found.only_two, found.answers) == (6, 0, 2)
     with pytest.raises(ml.DataError, match="belongs to another model"):
         record.undo(with_facts)
