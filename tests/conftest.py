@@ -21,6 +21,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
 
+# Kernels for GPUs run in Triton's interpreter here (test_fused.py); it is asked for before Triton is first imported.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 import hypothesis.core
 import pytest
 from hypothesis import settings

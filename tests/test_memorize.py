@@ -120,7 +120,7 @@ def test_a_collision_is_told_apart_from_a_contradiction(monkeypatch: pytest.Monk
 
 def test_a_bad_draw_leads_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draw, "TEMPERATURES", (300.0, 1.0))
-    monkeypatch.setattr(Encoded, "quality", lambda encoded: encoded.draw.temperature)
+    monkeypatch.setattr(Encoded, "spacing", lambda encoded: np.array([encoded.draw.temperature, 1.0, 1.0]))
     X, Y = RANDOM.integers(0, 20, (300, 8)), np.arange(300) % 7
     model = ml.memorize(X, Y)
     assert 1 < model.summary.draws <= separate.DRAWS

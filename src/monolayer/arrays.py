@@ -32,6 +32,8 @@ Numbers: TypeAlias = Any
 """An array, or a tensor on any device."""
 NUMBERS_IN_CACHE = 1 << 14
 """So many numbers of 8 bytes, and a few arrays of them beside, fit into the cache of a core."""
+FEW_TO_MOVE = 1 << 16
+"""Up to so many numbers are copied to a device by way of memory that it reads by itself, which is kept for the next."""
 POINTS_IN_CACHE = 1 << 15
 """Points that a processor looks at together: their numbers fit into its cache. A device looks at all of them."""
 
@@ -94,7 +96,10 @@ def beside(x: Numbers, like: Numbers) -> Numbers:
     if is_array(like):
         return home(x)
     # Whoever has a tensor has imported PyTorch.
-    return (sys.modules["torch"].from_numpy(x) if is_array(x) else x).to(like.device)
+    there = sys.modules["torch"].from_numpy(x) if is_array(x) else x
+    if like.device.type == "cuda" and there.device.type == "cpu" and there.numel() <= FEW_TO_MOVE:
+        return there.pin_memory().to(like.device, non_blocking=True)  # what the device has to do is not waited for
+    return there.to(like.device)
 
 
 def copied(x: Numbers) -> Numbers:

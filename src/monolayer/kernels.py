@@ -6,7 +6,9 @@ Each function asks once where its numbers lie (`arrays.py`), and PyTorch is not 
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +33,29 @@ COUNTED_IN_PAIRS = 20
 """Up to so many different numbers are counted in pairs on a device: 48 KiB hold a counter for each pair of bytes."""
 LAST = 1 << 20
 """Places that a device looks at first, from the last one backwards, to find the last place of every row."""
+MANY = 1 << 20
+"""So many numbers are worth kernels of their own."""
+
+
+def passes(x: Numbers) -> Any:
+    """The module `fused`, whose passes are one kernel each, where there are many numbers on a GPU; else None."""
+    return fused_passes() if many_on_a_gpu(x) else None
+
+
+def many_on_a_gpu(x: Numbers) -> bool:
+    """Whether these are so many numbers on a GPU that kernels of their own pay."""
+    return len(x) >= MANY and not is_array(x) and bool(x.device.type == "cuda")
+
+
+@cache
+def fused_passes() -> Any:
+    """The module `fused`; None where its kernels cannot be run: without Triton, a compiler, or instructions."""
+    try:
+        fused = import_module("monolayer.fused")
+        fused.try_out()
+    except Exception:  # whatever Triton says of this machine: PyTorch's own operations serve as well, if slower
+        return None
+    return fused
 
 
 def order_of(x: Numbers) -> Numbers:
@@ -159,8 +184,11 @@ def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
         digits = pick(digits, kept)
     whole, there = digits_in_order(digits)
     moved = pick(moved, by_moved)
+    fused = passes(there)
     # From a token's place among sequences in order to its own: by so much, the same for all tokens of a sequence.
     back = int32((by_moved - whole_numbers(count, by_moved)) * width, total)
+    if fused:
+        return InOrder(*fused.sums(there, kept, whole, code.low, moved, back, number, width))
 
     def sums(part: slice) -> InOrder:
         at = int32(there[part] if kept is None else pick(kept, there[part]), total)
@@ -171,6 +199,20 @@ def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
         return InOrder(sum_, at if number is None else pick(number, at))
 
     return InOrder(*part_by_part(len(there), there, sums))
+
+
+def wide_gaps(ordered: Numbers, width: float) -> Numbers:
+    """How many gaps between numbers `(N,)` in order exceed `width`, the least of those, and what all numbers span.
+
+    Three numbers where the others lie: a device is not waited for.
+    """
+    gap, reach = ordered[1:] - ordered[:-1], ordered[-1] - ordered[0]
+    wide = gap > width
+    if is_array(ordered):
+        return np.array([np.count_nonzero(wide), gap.min(where=wide, initial=np.inf), reach])
+    torch = sys.modules["torch"]
+    least = torch.where(wide, gap, np.inf).min() if len(gap) else torch.zeros_like(reach)
+    return torch.stack([wide.sum(dtype=gap.dtype), least, reach])
 
 
 def counts_of(values: Numbers, size: int) -> Ints:
@@ -188,10 +230,10 @@ def counts_of(values: Numbers, size: int) -> Ints:
     return counts + np.bincount(home(values[2 * pairs :]), minlength=size)
 
 
-def last_of_each(rows: Numbers, number: Numbers, size: int) -> Ints:
+def last_of_each(rows: Numbers, number: Numbers, size: int, counts: Ints | None = None) -> Ints:
     """For each of `size` rows, the number at its last place; −1 for rows without one.
 
-    `rows`, `number` `(P,)`: the row of every place, and its number.
+    `rows`, `number` `(P,)`: the row of every place, and its number. `counts`: how often each row occurs, if known.
     """
     if is_array(rows):
         last = np.full(size, -1)
@@ -199,7 +241,7 @@ def last_of_each(rows: Numbers, number: Numbers, size: int) -> Ints:
         return last
     torch = sys.modules["torch"]
     # A device takes long to scatter many places into few rows: it goes backwards until every row was met.
-    different = int(np.count_nonzero(counts_of(rows, size)))
+    different = int(np.count_nonzero(counts_of(rows, size) if counts is None else counts))
     last = beside(np.full(size, -1), rows)
     end, at_once = len(rows), LAST
     while end and int((last >= 0).sum()) < different:

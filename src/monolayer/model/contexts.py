@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from monolayer.arrays import Numbers, beside, distinct, is_array, unfilled, whole_numbers
-from monolayer.kernels import stable_order
+from monolayer.arrays import Numbers, beside, distinct, is_array, pick, unfilled, whole_numbers
+from monolayer.kernels import passes, stable_order
 
 NUMBERS_AT_ONCE = 1 << 22
 """Numbers of tokens held at a time where sequences of one length are looked at together."""
@@ -36,6 +36,18 @@ def contexts(weight: Numbers, moment: Numbers, lengths: Numbers, bos: tuple[floa
         # Sums start over in every row: one running sum over all the data would lose digits as it grows.
         out[at] = (moment[at].cumsum(1) + bos[1]) / (weight[at].cumsum(1) + bos[0])
     return out
+
+
+def contexts_by_row(terms: Numbers, rows: Numbers, lengths: Numbers, causal: bool, width: int | None) -> Numbers:
+    """`contexts` of tokens whose weights and moments stand in the table `terms` `(2, V + 1)`, the begin token's last.
+
+    `rows` `(T,)`: the column of each token. `width`: the length that all sequences have; None if they differ.
+    """
+    fused = passes(rows)
+    if fused and not causal and width is not None and width <= fused.WIDEST:
+        return fused.contexts(rows, width, beside(terms, rows))
+    weight, moment = (pick(table, rows) for table in terms)
+    return contexts(weight, moment, lengths, (float(terms[0, -1]), float(terms[1, -1])), causal)
 
 
 def readable(x: Numbers) -> bool:

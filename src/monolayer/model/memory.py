@@ -19,6 +19,7 @@ import torch
 import torch.nn.modules.module as everywhere
 from torch import Tensor, nn
 
+from monolayer.kernels import passes
 from monolayer.model.parts import Parts
 
 T = TypeVar("T")
@@ -29,12 +30,13 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Remembered(NamedTuple):
-    """A remembered result, with the state it holds for: `some` views into the tensors, and their numbers then."""
+    """A remembered result and the state it holds for: `some` views into the tensors, their numbers, a digest of all."""
 
     parts: list[object]
     marks: list[object]
     some: list[Tensor]
     numbers: list[Any]
+    digest: int | None
     value: Any
 
 
@@ -74,15 +76,30 @@ def remembered(model: Parts, find: Callable[[], T]) -> T:
     then = _found.get(model)
     if then is None or then.marks != marks or [view.tolist() for view in then.some] != then.numbers:
         some = [_some(part) for part in parts if isinstance(part, Tensor)]
-        then = Remembered(parts, marks, some, [view.tolist() for view in some], find())
+        then = Remembered(parts, marks, some, [view.tolist() for view in some], _digest(parts), find())
         _found[model] = then
     value: T = then.value
     return value
 
 
 def look_again(model: Parts) -> None:
-    """Forget what was found about this model, so that its weights are scanned again when next asked about."""
-    _found.pop(model, None)
+    """Forget what was found about this model, so that its weights are scanned again when next asked about.
+
+    Not where a digest of every bit says that they are what they were: on a GPU it takes less time than that scan.
+    """
+    then = _found.get(model)
+    if then is not None and (then.digest is None or then.digest != _digest(then.parts)):
+        del _found[model]
+
+
+def _digest(parts: list[object]) -> int | None:
+    """A digest of the tensors among the parts of a model; None where there are few numbers, or not on a GPU."""
+    tensors = [part.detach().reshape(-1) for part in parts if isinstance(part, Tensor)]
+    fused = passes(max(tensors, key=len))
+    if not fused or any(tensor.device != tensors[0].device for tensor in tensors):
+        return None
+    digest: int = fused.digest(tensors)
+    return digest
 
 
 def hooked(model: Parts) -> bool:

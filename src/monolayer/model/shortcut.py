@@ -16,14 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from monolayer.data import Sequences
+from monolayer.kernels import passes
 from monolayer.model.attention import CODE, KEY, LABEL, ONE
 from monolayer.model.card import Card
-from monolayer.model.contexts import contexts, spread
+from monolayer.model.contexts import contexts, contexts_by_row, same_length, spread
 from monolayer.model.memory import hooked, look_again, remembered
 from monolayer.model.parts import Parts
 from monolayer.model.quantizer import CellSteps, Quantizer
 from monolayer.model.readouts import READOUTS
-from monolayer.model.staircase import Plateaus, Staircase, Steps
+from monolayer.model.staircase import Plateaus, Staircase, Steps, any_nan
 from monolayer.model.torch_settings import own_settings
 
 SCAN = 4
@@ -189,14 +190,25 @@ def labels_by(model: Parts, asked: AskedTensors, way: Plan) -> Tensor | None:
     met = traced(model, asked, way)
     if met is None:
         return None
-    z = met.code + everywhere(model, asked, way.stages[0].kappa * met.context)
-    total, lacking = way.settled(z), z.isnan()
+    z = _on_line(model, asked, met, way.stages[0].kappa)
+    total = way.settled(z)
     if len(way.stages) > 1:
-        places = torch.nonzero(total.isnan().any(dim=1) & ~lacking).flatten()
+        places = torch.nonzero(any_nan(total.T)).flatten()
+        places = places[~z[places].isnan()]
         if len(places):
             total = _with_all_stages(model, asked, way, met, total, places)
-    # A search for NaN ends somewhere all the same.
-    return total.where(~lacking[:, None], torch.nan) if bool(lacking.any()) else total
+    return total
+
+
+def _on_line(model: Parts, asked: AskedTensors, met: Traced, kappa: float) -> Tensor:
+    """`z = code + κ context` `(P,)` of every answering place."""
+    moved, fused = kappa * met.context, passes(asked.tokens)
+    if fused and met.codes.rows is not None and _shared(model):
+        width = same_length(asked.lengths)
+        if width is not None:
+            z: Tensor = fused.places_on_line(met.codes.rows, width, met.codes.table, moved)
+            return z
+    return met.code + everywhere(model, asked, moved)
 
 
 def _with_all_stages(
@@ -215,7 +227,8 @@ def _with_all_stages(
     labelled = flat if at_tokens else rows
     some = AskedTensors(asked.tokens[flat], lengths, None if asked.position is None else asked.position[flat])
     context = met.context[flat if model.card.causal else rows]
-    part = Traced(met.key[flat], met.weight[flat], met.begin, met.code[labelled], context)
+    keys, weights = (OfTokens(numbers.at(flat)) for numbers in (met.keys, met.weights))
+    part = Traced(keys, weights, met.begin, OfTokens(met.codes.at(labelled)), context)
     total[places] = _all_stages(model, some, way, part)[torch.searchsorted(labelled, places)]
     return total
 
@@ -247,19 +260,50 @@ def lines(model: Parts, asked: AskedTensors, way: Plan, met: Traced) -> Iterator
         code = level[:, -1]
 
 
+class OfTokens(NamedTuple):
+    """Numbers of tokens: a table `(V,)` at the `rows` `(T,)` of the tokens; without rows, one per token as it is."""
+
+    table: Tensor
+    rows: Tensor | None = None
+
+    @property
+    def numbers(self) -> Tensor:
+        """The number of every token `(T,)`."""
+        return self.table if self.rows is None else self.table.index_select(0, self.rows)
+
+    def at(self, places: Tensor) -> Tensor:
+        """Those of some tokens."""
+        return self.table[places if self.rows is None else self.rows[places]]
+
+
 @dataclass(frozen=True, eq=False)
 class Traced:
     """What the shortcut meets on its way to `z = code + κ context`.
 
     At every token `(T,)` its key and its weight, `e^{λ s}` up to one common factor; `begin` is the weight of the begin
-    token. `code` `(P,)` at every answering place; `context` as `contexts` gives it.
+    token. The code at every answering place `(P,)`; `context` as `contexts` gives it.
     """
 
-    key: Tensor
-    weight: Tensor
+    keys: OfTokens
+    weights: OfTokens
     begin: float
-    code: Tensor
+    codes: OfTokens
     context: Tensor
+
+    @property
+    def key(self) -> Tensor:
+        """`s` `(T,)`."""
+        return self.keys.numbers
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight of every token `(T,)`."""
+        return self.weights.numbers
+
+    @property
+    def code(self) -> Tensor:
+        """`t` `(P,)`."""
+        return self.codes.numbers
 
 
 def traced(model: Parts, asked: AskedTensors, way: Plan) -> Traced | None:
@@ -271,10 +315,12 @@ def traced(model: Parts, asked: AskedTensors, way: Plan) -> Traced | None:
         cells_of_bos = way.cells(model.bos[None, LABEL + model.feed_forward.labels :])[0]
         bos_key, bos_code = bos_key + cells_of_bos[0], bos_code + cells_of_bos[1]
         written = way.cells(asked.tokens).unbind(1)
+    if written is None and model.positions is None and isinstance(model.lift, nn.Embedding) and passes(asked.tokens):
+        return _traced_by_row(model, asked, temperature)
     key, code = (_column(model, asked, slot, written) for slot in (KEY, CODE))
     # Only tokens in use count: a stray large key in another row of the table would push all of theirs to 0.
     score, bos_score = temperature * key, temperature * bos_key
-    top = _common_factor(score, float(bos_score), key, asked.lengths)
+    top = _common_factor(float(score.max()), float(bos_score), key, asked.lengths)
     if top is None:
         return None
     weight, begin = score.sub_(top).exp_(), torch.exp(bos_score - top)
@@ -282,19 +328,38 @@ def traced(model: Parts, asked: AskedTensors, way: Plan) -> Traced | None:
     context = contexts(weight, key * weight, asked.lengths, first, model.card.causal)
     if not model.card.labelling.at_tokens:
         code = bos_code.detach().expand(len(context))
-    return Traced(key, weight, first[0], code, context)
+    return Traced(OfTokens(key), OfTokens(weight), first[0], OfTokens(code), context)
 
 
-def _common_factor(score: Tensor, begin: float, key: Tensor, lengths: Tensor) -> float | None:
-    """`top`, so that weights `e^(score − top)` of tokens `(T,)` and of the begin token are good in all sequences.
+def _traced_by_row(model: Parts, asked: AskedTensors, temperature: float) -> Traced | None:
+    """`traced` of many ids on a GPU: every row of the vocabulary is looked at once, and has the same bits."""
+    key, code = (model.lift.weight[:, slot].detach().contiguous() for slot in (KEY, CODE))
+    score, bos_key = temperature * key, model.bos[KEY]
+    bos_score = temperature * bos_key
+    largest = passes(asked.tokens).largest(score, asked.tokens)
+    top = _common_factor(largest, float(bos_score), key[~key.isnan()], asked.lengths)
+    if top is None:
+        return None
+    keys = torch.cat([key, bos_key.detach()[None]])
+    weight = torch.exp(torch.cat([score, bos_score.detach()[None]]) - top)
+    terms = torch.stack([weight, keys * weight])
+    context = contexts_by_row(terms, asked.tokens, asked.lengths, model.card.causal, same_length(asked.lengths))
+    codes = OfTokens(code, asked.tokens)
+    if not model.card.labelling.at_tokens:
+        codes = OfTokens(model.bos[CODE].detach().expand(len(context)))
+    return Traced(OfTokens(key, asked.tokens), OfTokens(weight, asked.tokens), float(weight[-1]), codes, context)
 
-    The factor cancels in quotients of sums. It is the largest score of all, unless the begin token's weight, which
-    every sum holds, would then be below 16 times the least normal number. From there on what other weights lose by
-    underflow, half of the least number above 0 each, is at most 1/16 of a rounding of the sum each. None: then sums
-    would overflow.
+
+def _common_factor(largest: float, begin: float, key: Tensor, lengths: Tensor) -> float | None:
+    """`top`, so that weights `e^(score − top)` of tokens and of the begin token are good in all sequences.
+
+    `largest`: that of the scores of tokens; `key`: their keys, and those of other tokens if need be. The factor cancels
+    in quotients of sums. It is the largest score of all, unless the begin token's weight, which every sum holds, would
+    then be below 16 times the least normal number. From there on what other weights lose by underflow, half of the
+    least number above 0 each, is at most 1/16 of a rounding of the sum each. None: then sums would overflow.
     """
-    floats = torch.finfo(score.dtype)
-    largest = max(float(score.max()), begin)
+    floats = torch.finfo(key.dtype)
+    largest = max(largest, begin)
     top = min(largest, begin - math.log(16.0 * floats.tiny))
     if top < largest:
         room = math.log(floats.max) - math.log((float(lengths.max()) + 1.0) * max(1.0, float(key.abs().max())))
@@ -326,8 +391,12 @@ def _further_mean(model: Parts, asked: AskedTensors, met: Traced, slot: int) -> 
 
 def everywhere(model: Parts, asked: AskedTensors, mean: Tensor) -> Tensor:
     """Means as `contexts` gives them, at every answering place `(P,)`."""
-    shared = model.card.labelling.at_tokens and not model.card.causal
-    return spread(mean, asked.lengths) if shared else mean
+    return spread(mean, asked.lengths) if _shared(model) else mean
+
+
+def _shared(model: Parts) -> bool:
+    """Whether all tokens of a sequence, each of which answers, have one mean."""
+    return model.card.labelling.at_tokens and not model.card.causal
 
 
 def plain_head(classes: int | None, labels: int, width: int) -> tuple[Tensor, Tensor]:

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from monolayer.arrays import slices
 from monolayer.data import Sequences
-from monolayer.kernels import order_of
+from monolayer.kernels import order_of, passes
 from monolayer.model.attention import Slots
 from monolayer.model.contexts import readable
 from monolayer.model.device import recording
@@ -58,14 +58,25 @@ class Steps:
     level: Tensor
 
     @cached_property
+    def _ramps(self) -> tuple[Tensor, Tensor, bool]:
+        """Beginnings and ends of the ramps, and whether they rise."""
+        fused = passes(self.slope)
+        if fused:
+            start, end, rise = fused.ramp_ends(self.slope, self.bias)
+            return start, end, rise
+        start = -self.bias / self.slope
+        end = torch.addcdiv(start, torch.ones_like(self.slope[:1]), self.slope)
+        return start, end, bool((start < end).all() and (end[:-1] <= start[1:]).all())
+
+    @property
     def start(self) -> Tensor:
         """Where the ramps begin, `(R,)`."""
-        return -self.bias / self.slope
+        return self._ramps[0]
 
-    @cached_property
+    @property
     def end(self) -> Tensor:
         """Where they end, `(R,)`."""
-        return torch.addcdiv(self.start, torch.ones_like(self.slope[:1]), self.slope)
+        return self._ramps[1]
 
     @property
     def rise(self) -> bool:
@@ -73,11 +84,33 @@ class Steps:
 
         Where a ramp ends behind its beginning its slope is positive: `1 / slope` was added.
         """
-        start, end = self.start, self.end
-        return bool((start < end).all() and (end[:-1] <= start[1:]).all())
+        return self._ramps[2]
+
+    @cached_property
+    def index(self) -> Any:
+        """Where many steps on a GPU lie on the line (`fused.Index`); None for others."""
+        fused = passes(self.end)
+        return fused and fused.index_of(self.end)
 
     def __call__(self, z: Tensor) -> Tensor:
-        """Labels `(P, m)` of `z` `(P,)` by binary search, O(log R) per point."""
+        """Labels `(P, m)` of `z` `(P,)` by binary search, O(log R) per point; NaN where `z` is."""
+        if min(len(z), len(self.slope)) >= _MANY_ON_A_DEVICE and self.index is not None:
+            return self._search_by_index(z).T
+        label, lacking = self._label(z), z.isnan()
+        return label.masked_fill(lacking[:, None], torch.nan) if bool(lacking.any()) else label
+
+    def _search_by_index(self, z: Tensor) -> Tensor:
+        """What `search` returns, on a GPU, and NaN where `z` is."""
+        label: Tensor = passes(z).plateau_labels(z, self.index, self.start, self.end, self.level)
+        there = torch.nonzero(any_nan(label)).flatten()
+        some = z[there]
+        there = there[~some.isnan()]
+        if len(there):
+            label[:, there] = self.search(z[there])
+        return label
+
+    def _label(self, z: Tensor) -> Tensor:
+        """Labels `(P, m)` of `z` `(P,)`; where `z` is NaN, any."""
         # A search in random order waits for memory at every point; in order, neighbours share their path.
         if readable(z):
             many = len(z) >= _MANY_POINTS and len(self.slope) >= _MANY_STEPS
@@ -145,6 +178,11 @@ class Plateaus(Steps):
     def on_ramps(self, z: Tensor, here: Tensor) -> Tensor:
         """NaN at every `z` `(P,)` on a ramp, since only plateaus are known."""
         return torch.full((self.level.shape[1], len(z)), torch.nan, dtype=z.dtype, device=z.device)
+
+
+def any_nan(label: Tensor) -> Tensor:
+    """Which points `(P,)` have a NaN among their labels `(m, P)`."""
+    return label[0].isnan() if len(label) == 1 else label.isnan().any(dim=0)
 
 
 def _rough_order(z: Tensor) -> Tensor:

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from monolayer.arrays import Array, Ints, Numbers, copied, ends_of, stretches_of
+from monolayer.arrays import Array, Ints, Numbers, beside, copied, ends_of, stretches_of
 from monolayer.construct.line.alphabet import UNIT
-from monolayer.construct.line.cascade import KAPPA
+from monolayer.construct.line.cascade import KAPPA, ShortLevels
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.values import Value
 from monolayer.errors import PrecisionError
@@ -34,17 +34,26 @@ def size_of_jumps(jump: Numbers) -> float:
     return sum(float(abs(jump[:, part]).sum()) for part in stretches_of(jump.shape[1], jump))
 
 
-def staircase(slope: Numbers, start: Numbers, level: Numbers, classes: bool, unit: float = UNIT) -> Staircase:
+def staircase(
+    slope: Numbers, start: Numbers, level: Numbers | ShortLevels, classes: bool, unit: float = UNIT
+) -> Staircase:
     """A stage with ramps of this slope and beginning `(R,)`, and labels `level` `(m, R + 1)` between them.
 
     A run of equal labels costs nothing inside, however many points it holds. `classes`: labels are whole numbers,
     whose sums must not round in a format with unit roundoff `unit`.
     """
+    if isinstance(level, ShortLevels):
+        fall, last, most = level.falls()
+        if most * unit < 1.0:
+            return Staircase.from_steps(tensor(slope), tensor(start), tensor(fall), tensor(beside(last, fall)))
+        level = level.whole
     if not classes:
         return Staircase.from_runs(tensor(slope), tensor(start), tensor(level))
     fall = level[:, :-1] - level[:, 1:]
     least, largest = ends_of(level)
-    most = max(size_of_jumps(row[None]) for row in fall) + max(largest, -least)
+    most = level.shape[1] * (largest - least) + max(largest, -least)
+    if most * unit >= 1.0:  # otherwise jumps need not be added up
+        most = max(size_of_jumps(row[None]) for row in fall) + max(largest, -least)
     if most * unit >= 1.0:
         raise PrecisionError(
             f"{level.shape[1]:,} runs of labels add up to {most:,.0f}, and sums of whole numbers are exact only below "

@@ -17,6 +17,7 @@ import torch
 from monolayer.arrays import Floats, Ints, copied, pick
 from monolayer.construct.line.alphabet import Alphabet, Ids, Vectors, by_label
 from monolayer.construct.line.assemble import assemble, lift_of, staircase
+from monolayer.construct.line.cascade import ShortLevels
 from monolayer.construct.line.draw import check_seed, check_temperature
 from monolayer.construct.line.points import ramps_at
 from monolayer.construct.line.refusal import check_format, collision
@@ -133,7 +134,9 @@ class Line:
         points, target = separated.points, separated.target
         whole = target.classes is not None
         if separated.apart:  # all neighbours with different labels are far enough apart
-            stairs = [staircase(*ramps_at(points.z, separated.runs.changes), separated.runs.level, whole, points.unit)]
+            runs = separated.runs
+            level = ShortLevels.of(runs.number, runs.changes) if whole else None
+            stairs = [staircase(*ramps_at(points.z, runs.changes), level or runs.level, whole, points.unit)]
             return BuiltReadout(Cascade(stairs), (), {})
         if task.vectors is not None:
             raise collision(separated, task.context, None)
@@ -157,7 +160,7 @@ def _code_order(task: Task, size: int) -> Ints | None:
     if not target.labelling.at_tokens:
         return None
     labelled = rows if target.place is None else pick(rows, target.place)
-    number = last_of_each(labelled, target.number, size)
+    number = last_of_each(labelled, target.number, size, task.context.counts if target.place is None else None)
     # A token without a label counts as one with label 0, as it does where the data come in files.
     return by_label(np.where(number[:, None] < 0, 0.0, target.table[number]))
 

@@ -16,7 +16,8 @@ Letters: `Q` points in crowds, `m` label coordinates, `R` steps.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -27,9 +28,11 @@ from monolayer.arrays import (
     Ints,
     Numbers,
     beside,
+    float64,
     found_at,
     joined,
     nowhere,
+    pick,
     places,
     rising_at,
     whole_numbers,
@@ -37,6 +40,7 @@ from monolayer.arrays import (
 from monolayer.construct.line.points import Points, ramps_at
 from monolayer.construct.line.separate import crowds, inside, margins
 from monolayer.errors import PrecisionError
+from monolayer.kernels import passes
 
 KAPPA = 0.25
 """`κ` of every stage behind the first: means lie in [−1, 1], so stretches, whole numbers apart, stay 1/2 apart."""
@@ -46,18 +50,36 @@ KAPPA = 0.25
 class CutLine:
     """A line cut into stretches.
 
-    `steps` `(R,)`: the gaps that get a step. `first` `(R + 1,)`: the first point of each plateau between steps.
-    `bounds`: the first point of every stretch but the first. `begin`, `end` `(J,)`: the first point of each crowd, and
-    the one after its last. `plateau` `(J,)`: the plateau that each crowd stands on. Stretches and crowds are few, so
-    these are arrays even where the points lie on a device.
+    `steps` `(R,)`: the gaps that get a step. `bounds`: the first point of every stretch but the first. `begin`, `end`
+    `(J,)`: the first point of each crowd, and the one after its last. Stretches and crowds are few, so these are arrays
+    even where the points lie on a device.
     """
 
     steps: Numbers
-    first: Numbers
     bounds: Ints
     begin: Ints
     end: Ints
-    plateau: Ints
+
+    @property
+    def first(self) -> Numbers:
+        """The first point of each plateau between steps `(R + 1,)`."""
+        return joined([whole_numbers(1, self.steps), self.steps + 1])
+
+    @cached_property
+    def _plateaus(self) -> tuple[Ints, Ints]:
+        before = found_at(self.steps, np.append(self.begin, self.bounds) - 1)
+        crowd, bound = np.split(before, [len(self.begin)])
+        return crowd + (self.begin > 0), bound + 1
+
+    @property
+    def plateau(self) -> Ints:
+        """The plateau that each crowd stands on `(J,)`."""
+        return self._plateaus[0]
+
+    @property
+    def bound_plateaus(self) -> Ints:
+        """The plateau with which every stretch but the first begins."""
+        return self._plateaus[1]
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -68,7 +90,7 @@ class CutLine:
     @property
     def number(self) -> Numbers:
         """The number of the stretch that each plateau belongs to `(R + 1,)`."""
-        return rising_at(found_at(self.first, self.bounds), len(self.first), self.first) + self.ends[0]
+        return rising_at(self.bound_plateaus, len(self.steps) + 1, self.steps) + self.ends[0]
 
     @property
     def held(self) -> Ints:
@@ -87,6 +109,40 @@ class CutLine:
 
 
 @dataclass(frozen=True, eq=False)
+class ShortLevels:
+    """What a stage of classes writes between its steps, in short numbers, where there are many of them on a GPU.
+
+    `label` `(R + 1,)`: class numbers. `begin`: the plateaus with which stretches but the first begin, and `ends`, the
+    numbers of the first and the last stretch; None: the last stage, which writes only the label.
+    """
+
+    label: Numbers
+    begin: Ints | None = None
+    ends: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def of(cls, number: Numbers, steps: Numbers) -> ShortLevels | None:
+        """The levels of points whose class numbers are `number` `(P,)`; None where there are few, or on a processor."""
+        return cls(joined([number[:1], pick(number[1:], steps)])) if passes(steps) else None
+
+    @property
+    def whole(self) -> Numbers:
+        """The same as other levels are `(m, R + 1)`."""
+        label = float64(self.label)
+        if self.begin is None:
+            return label[None]
+        return joined([label[None], (rising_at(self.begin, len(label), label) + self.ends[0])[None]])
+
+    def falls(self) -> tuple[Numbers, Floats, float]:
+        """Each level less the next `(m, R)`, the last level `(m,)`, and a bound on `Σ |Δ|` and the largest level."""
+        fall, low, high = passes(self.label).falls(self.label, self.begin)
+        most, last = len(self.label) * (high - low) + high, [float(self.label[-1])]
+        if self.begin is not None:
+            most, last = max(most, len(self.begin) + max(map(abs, self.ends))), [*last, float(self.ends[1])]
+        return fall, np.array(last), most
+
+
+@dataclass(frozen=True, eq=False)
 class StageArrays:
     """One stage of the readout as arrays.
 
@@ -97,7 +153,7 @@ class StageArrays:
 
     slope: Numbers
     start: Numbers
-    level: Numbers
+    level: Numbers | ShortLevels
     margin: float | None
     crowds: int
 
@@ -111,9 +167,7 @@ def cut_line(points: Points, changes: Numbers) -> CutLine:
     step[changes] = True
     step[beside(inside(begin, end - 1), changes)] = False
     step[beside(bounds - 1, changes)] = True
-    steps = places(step)
-    first = joined([whole_numbers(1, steps), steps + 1])
-    return CutLine(steps, first, bounds, begin, end, found_at(first, begin))
+    return CutLine(places(step), bounds, begin, end)
 
 
 def least_label(part: CutLine, label: Array) -> Array:
@@ -126,10 +180,12 @@ def least_label(part: CutLine, label: Array) -> Array:
     return least
 
 
-def stage(points: Points, part: CutLine, level: Numbers) -> StageArrays:
+def stage(points: Points, part: CutLine, level: Numbers | ShortLevels) -> StageArrays:
     """The stage of the cut line `part`; `level` `(m, R + 1)` is what it adds to the label on each plateau."""
     slope, start = ramps_at(points.z, part.steps)
-    if len(part.begin):
+    if len(part.begin) and isinstance(level, ShortLevels):
+        level = replace(level, begin=part.bound_plateaus, ends=part.ends)
+    elif len(part.begin):
         level = joined([level, part.number[None]])
     return StageArrays(slope, start, level, margins(points, part.steps).least, len(part.begin))
 

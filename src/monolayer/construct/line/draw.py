@@ -65,9 +65,15 @@ class Draw:
         return self.spaced and (self.position_code is None or self.layout == "cells")
 
     @cached_property
-    def terms(self) -> tuple[Floats, Floats]:
-        """`e^{λ s}` and `s e^{λ s}` of every token of the alphabet `(V,)`."""
-        return boltzmann_terms(self.proposal.key.astype(np.float64), self.temperature)
+    def terms(self) -> Floats:
+        """`e^{λ s}` and `s e^{λ s}` of every token of the alphabet, and then of the begin token: `(2, V + 1)`."""
+        keys = np.append(self.proposal.key, self.bos_key).astype(np.float64)
+        return np.stack(boltzmann_terms(keys, self.temperature))
+
+    @property
+    def begin(self) -> tuple[float, float]:
+        """`e^{λ s}` and `s e^{λ s}` of the begin token."""
+        return float(self.terms[0, -1]), float(self.terms[1, -1])
 
 
 def check_seed(seed: int) -> None:

@@ -14,11 +14,11 @@ import numpy as np
 
 from monolayer.arrays import Floats, Numbers, float64, in_order, pick
 from monolayer.construct.line.draw import EXP_ULPS, CodeLayout, Draw, drawn
-from monolayer.construct.line.exponential import boltzmann_term, boltzmann_terms
+from monolayer.construct.line.exponential import boltzmann_terms
 from monolayer.construct.line.tokens import Tokens
 from monolayer.construct.powers import power_below
-from monolayer.kernels import Digits, digits_of
-from monolayer.model.contexts import contexts
+from monolayer.kernels import Digits, digits_of, wide_gaps
+from monolayer.model.contexts import contexts, contexts_by_row
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,22 +36,20 @@ class Encoded:
     def contexts(self) -> Numbers:
         """`B(λ; s)`: `(N,)`, or `(T,)` for a causal model; not to be written to."""
         draw, tokens = self.draw, self.tokens
-        weight = pick(draw.terms[0], tokens.rows)
         if tokens.position is None or draw.position_key is None:
-            moment = pick(draw.terms[1], tokens.rows)
-        else:
-            # e^{λ s} e^{λ p} for e^{λ (s + p)}: as many `exp` as names, not as tokens. The weight is then wrong by
-            # (2R + 5) u at most: R for the scores, R for rounding s + p, 2 for each `exp`, 1 for the product. The bound
-            # `context_error` allows (4R + 2g) u.
-            place, _ = boltzmann_terms(draw.position_key.astype(np.float64), draw.temperature)
-            weight *= pick(place, tokens.position)
-            moment = self.keys * weight
-        return contexts(weight, moment, tokens.lengths, boltzmann_term(draw.bos_key, draw.temperature), tokens.causal)
+            return contexts_by_row(draw.terms, tokens.rows, tokens.lengths, tokens.causal, tokens.width)
+        # e^{λ s} e^{λ p} for e^{λ (s + p)}: as many `exp` as names, not as tokens. The weight is then wrong by
+        # (2R + 5) u at most: R for the scores, R for rounding s + p, 2 for each `exp`, 1 for the product. The bound
+        # `context_error` allows (4R + 2g) u.
+        place, _ = boltzmann_terms(draw.position_key.astype(np.float64), draw.temperature)
+        weight = pick(draw.terms[0], tokens.rows)
+        weight *= pick(place, tokens.position)
+        return contexts(weight, self.keys * weight, tokens.lengths, draw.begin, tokens.causal)
 
     def averages(self, value: Floats, bos: float) -> Numbers:
         """What the head returns in place of contexts if it averages other values: those of tokens `(T,)`, and `bos`."""
         weight, _ = boltzmann_terms(self.keys, self.draw.temperature)
-        first, _ = boltzmann_term(self.draw.bos_key, self.draw.temperature)
+        first, _ = self.draw.begin
         return contexts(weight, weight * value, self.tokens.lengths, (first, first * bos), self.tokens.causal)
 
     @property
@@ -108,12 +106,9 @@ class Encoded:
         """Bound on the rounding error of `t + κ c` before its last operation."""
         return kappa * self.context_error + self.draw.proposal.lift_error
 
-    def quality(self) -> tuple[int, float]:
-        """How many contexts are told apart, and how far the closest two of those are, as a share of all they span."""
-        ordered = in_order(self.contexts)
-        gap = ordered[1:] - ordered[:-1]
-        apart = gap[gap > 2.0 * self.context_error]
-        return len(apart), float(apart.min() / (ordered[-1] - ordered[0])) if len(apart) else 0.0
+    def spacing(self) -> Numbers:
+        """How many contexts are told apart, how far the closest two of those are, and how far all: three numbers."""
+        return wide_gaps(in_order(self.contexts), 2.0 * self.context_error)
 
 
 def scale(room: float, reach: float, error: float) -> float:
@@ -132,10 +127,13 @@ def draws(tokens: Tokens, layout: CodeLayout, count: int, seed: int, *, measured
     every = (Encoded(drawn(tokens, layout, number, seed), tokens) for number in range(count))
     if not measured:
         return every
-    ranked: list[tuple[tuple[int, float], Encoded]] = []
+    measured: list[tuple[Numbers, Encoded]] = []
     for encoded in every:
-        quality = encoded.quality()
-        if tokens.causal or any(quality <= other for other, _ in ranked):
-            encoded = Encoded(encoded.draw, tokens)  # without contexts: those of the best draw alone are needed again
-        ranked.append((quality, encoded))
-    return [encoded for _, encoded in sorted(ranked, key=lambda pair: pair[0], reverse=True)]
+        # Contexts of a causal model, one per token, are computed again.
+        measured.append((encoded.spacing(), Encoded(encoded.draw, tokens) if tokens.causal else encoded))
+
+    def quality(pair: tuple[Numbers, Encoded]) -> tuple[float, float]:
+        count, least, reach = pair[0].tolist()
+        return count, least / reach if count else 0.0
+
+    return [encoded for _, encoded in sorted(measured, key=quality, reverse=True)]

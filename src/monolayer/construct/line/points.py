@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from monolayer.arrays import Ints, Numbers, ends_of, exponent, home, larger, part_by_part, pick, places, plus
 from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.encoded import Encoded
 from monolayer.construct.target import Target
-from monolayer.kernels import InOrder, order_of, token_major
+from monolayer.kernels import InOrder, order_of, passes, token_major
 from monolayer.model.contexts import spread
 
 SLACK = 8.0
@@ -65,9 +66,15 @@ class Points:
         return error
 
     @cached_property
+    def spaced(self) -> Any:
+        """The wide and the tight gaps in one pass over many points on a GPU (`fused.Spaced`); else None."""
+        fused = passes(self.z)
+        return fused and fused.spaced(self.z, self.fixed_error, self.unit, SLACK)
+
+    @cached_property
     def tight(self) -> Ints:
         """The gaps that are too narrow for a step, each by the number of the point before it."""
-        return home(places(too_narrow(self.room)))
+        return home(self.spaced.tight if self.spaced else places(too_narrow(self.room)))
 
     def ends(self) -> tuple[float, float]:
         """The least and the largest `z`."""
@@ -115,13 +122,16 @@ def _sorted(z: Numbers, place: Numbers | None) -> InOrder:
     return InOrder(pick(z, order), order)
 
 
-def ramps_at(z: Numbers, changes: Numbers) -> tuple[Numbers, Numbers]:
+def ramps_at(z: Numbers, changes: Numbers) -> tuple[Any, Any]:
     """Slopes and beginnings of the ramps `(R,)`, each behind the point of its change."""
 
     def some(part: slice) -> tuple[Numbers, Numbers]:
         here = changes[part]
         return ramps(pick(z, here), pick(z[1:], here))
 
+    fused = passes(changes)
+    if fused:
+        return fused.ramps(z, changes)
     slope, start = part_by_part(len(changes), z, some)
     return slope, start
 

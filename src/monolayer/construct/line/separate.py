@@ -20,6 +20,7 @@ from monolayer.construct.line.points import SLACK, Points, contextual_points, to
 from monolayer.construct.line.tokens import Tokens
 from monolayer.construct.target import Runs, Target
 from monolayer.data.objects import JsonObject
+from monolayer.kernels import passes
 
 DRAWS = 4
 """How many draws of directions and temperature are measured for each layout."""
@@ -98,6 +99,8 @@ class Separated:
 
 def apart(points: Points) -> tuple[int, float]:
     """The number of gaps wider than both errors, and the narrowest such gap."""
+    if points.spaced:
+        return points.spaced.wide, points.spaced.least
     count, least = 0, np.inf
     for part in stretches_of(len(points.room), points.z):
         wide = points.room[part] > 2.0
@@ -226,6 +229,11 @@ def margins(points: Points, changes: Numbers) -> Margins:
     """The margins at the label changes `changes`, each given by the point before it."""
     if len(changes) == 0:
         return Margins(None, home(changes))
+    fused = passes(changes)
+    if fused:
+        low, tight = fused.least_room(points.z, changes, points.fixed_error, points.unit), points.tight
+        first, after = np.split(found_at(changes, np.append(tight, tight + 1)), 2)
+        return Margins(low, tight[first < after])
     least = np.inf
     for part in stretches_of(len(changes), points.z):
         least = np.minimum(least, float(pick(points.room, changes[part]).min()))  # which keeps a NaN
@@ -248,7 +256,8 @@ def crowds(points: Points, changes: Numbers) -> Stretches:
     `changes`: the points whose label differs from that of the next point.
     """
     begin, end = stretches(points.tight)
-    mixed = found_at(changes, begin) < found_at(changes, end - 1)
+    first, after = np.split(found_at(changes, np.append(begin, end - 1)), 2)
+    mixed = first < after
     return Stretches(begin[mixed], end[mixed])
 
 

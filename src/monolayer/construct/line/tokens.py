@@ -10,7 +10,7 @@ import numpy as np
 
 from monolayer.arrays import Ints, Numbers, beside, fetched, found_at, home, whole_numbers
 from monolayer.construct.line.alphabet import Alphabet
-from monolayer.model.contexts import spread
+from monolayer.model.contexts import same_length, spread
 
 SAMPLE = 1 << 20
 """About how many tokens draws are compared by."""
@@ -45,6 +45,11 @@ class Tokens:
         return int(self.lengths.max()) if self.most is None else self.most
 
     @cached_property
+    def width(self) -> int | None:
+        """The length that all sequences have; None if they differ."""
+        return same_length(self.lengths)
+
+    @cached_property
     def offsets(self) -> Numbers:
         """Where each sequence begins among the tokens `(N,)`."""
         return self.lengths.cumsum(0) - self.lengths
@@ -56,7 +61,11 @@ class Tokens:
 
     def some(self, sequences: Ints) -> Tokens:
         """The same tokens restricted to these sequences, given by their numbers."""
-        chosen = beside(sequences, self.rows)
+        chosen, width = beside(sequences, self.rows), self.width
+        if width is not None:
+            rows = self.rows.reshape(-1, width)[chosen].reshape(-1)
+            position = None if self.position is None else self.position.reshape(-1, width)[chosen].reshape(-1)
+            return replace(self, rows=rows, lengths=self.lengths[: len(chosen)], position=position, most=self.longest)
         lengths, starts = self.lengths[chosen], self.offsets[chosen]
         places = whole_numbers(int(lengths.sum()), lengths) + spread(starts - (lengths.cumsum(0) - lengths), lengths)
         position = None if self.position is None else self.position[places]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from monolayer.arrays import Array, Floats, Ints, beside, fetched, pick
-from monolayer.construct.line.cascade import Contested, StageArrays, cut_line, further, least_label, stage
+from monolayer.construct.line.cascade import Contested, ShortLevels, StageArrays, cut_line, further, least_label, stage
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.encoded import Encoded
 from monolayer.construct.line.separate import Separated, places_on_line
@@ -81,10 +81,11 @@ def stages_of(separated: Separated, tokens: Tokens, seed: int) -> AllStages:
     in_crowds = places_on_line(points, part.held)
     label = target.values(fetched(separated.runs.number, part.held))
     lowest = least_label(part, label) if whole else np.zeros((len(label), len(part.begin)))
-    level = target.values(pick(separated.runs.number, part.first))
-    level[:, beside(part.plateau, level)] = beside(lowest, level)
+    short = ShortLevels.of(separated.runs.number, part.steps) if whole else None
+    level = target.values(pick(separated.runs.number, part.first)) if short is None else short.label[None]
+    level[:, beside(part.plateau, level)] = beside(lowest, level) if short is None else beside(lowest, level).to(level)
     missing = label - np.repeat(lowest, part.end - part.begin, axis=1)
-    first = stage(points, part, level)
+    first = stage(points, part, short or level)
     values: dict[int, Value] = {}
 
     def context(number: int, which: Ints) -> Floats:
