@@ -22,9 +22,10 @@ from monolayer.data import Names, Sequences
 from monolayer.data.labelling import LABELLINGS, SEQUENCE, TOKEN, Labelling, LabelUnit
 from monolayer.data.sequences import Per
 from monolayer.errors import OutOfMemoryError
+from monolayer.kernels import fused_passes
 
-BYTES_PER_LABEL = 105
-"""Bytes per label that a build on a device needs, at the most (bench/a_hundred_million_labels_in_50_ms_…)."""
+BYTES_PER_LABEL, WITHOUT_KERNELS = 53, 105
+"""Bytes per label that a build on a device needs, at the most (bench/a_hundred_million_labels_in_30_ms_…)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +85,9 @@ def explained(device: torch.device, labels: int) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
+        each = BYTES_PER_LABEL if fused_passes() else WITHOUT_KERNELS
         raise OutOfMemoryError(
-            f"{labels:,} labels need about {BYTES_PER_LABEL * labels / 2**30:,.1f} GiB on {device} to be built there, "
+            f"{labels:,} labels need about {each * labels / 2**30:,.1f} GiB on {device} to be built there, "
             f"and {free / 2**30:,.1f} GiB are free: pass arrays of the processor, which are built in its own memory, "
             "or split the data over several models"
         ) from error

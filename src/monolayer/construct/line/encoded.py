@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from monolayer.arrays import Floats, Numbers, float64, in_order, pick
+from monolayer.arrays import Floats, Numbers, float64, in_order, is_array, pick
 from monolayer.construct.line.draw import EXP_ULPS, CodeLayout, Draw, drawn
 from monolayer.construct.line.exponential import boltzmann_terms
 from monolayer.construct.line.tokens import Tokens
@@ -127,13 +127,17 @@ def draws(tokens: Tokens, layout: CodeLayout, count: int, seed: int, *, measured
     every = (Encoded(drawn(tokens, layout, number, seed), tokens) for number in range(count))
     if not measured:
         return every
-    measured: list[tuple[Numbers, Encoded]] = []
+    ranked: list[tuple[Numbers, Encoded]] = []
     for encoded in every:
-        # Contexts of a causal model, one per token, are computed again.
-        measured.append((encoded.spacing(), Encoded(encoded.draw, tokens) if tokens.causal else encoded))
+        spacing = encoded.spacing()
+        # Contexts of a causal model, one per token, and those of a draw that is not the best are not kept. (Whether it
+        # is the best a device is not asked before all draws are on their way.)
+        worse = is_array(spacing) and any(_quality(spacing) <= _quality(other) for other, _ in ranked)
+        ranked.append((spacing, Encoded(encoded.draw, tokens) if worse or tokens.causal else encoded))
+    return [encoded for _, encoded in sorted(ranked, key=lambda pair: _quality(pair[0]), reverse=True)]
 
-    def quality(pair: tuple[Numbers, Encoded]) -> tuple[float, float]:
-        count, least, reach = pair[0].tolist()
-        return count, least / reach if count else 0.0
 
-    return [encoded for _, encoded in sorted(measured, key=quality, reverse=True)]
+def _quality(spacing: Numbers) -> tuple[float, float]:
+    """How many contexts are told apart, and how far the closest two of those are, as a share of all they span."""
+    count, least, reach = spacing.tolist()
+    return count, least / reach if count else 0.0

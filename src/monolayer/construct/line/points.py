@@ -122,7 +122,7 @@ def _sorted(z: Numbers, place: Numbers | None) -> InOrder:
     return InOrder(pick(z, order), order)
 
 
-def ramps_at(z: Numbers, changes: Numbers) -> tuple[Any, Any]:
+def ramps_at(z: Numbers, changes: Numbers) -> tuple[Numbers, Numbers]:
     """Slopes and beginnings of the ramps `(R,)`, each behind the point of its change."""
 
     def some(part: slice) -> tuple[Numbers, Numbers]:
@@ -131,7 +131,8 @@ def ramps_at(z: Numbers, changes: Numbers) -> tuple[Any, Any]:
 
     fused = passes(changes)
     if fused:
-        return fused.ramps(z, changes)
+        slope, start = fused.ramps(z, changes)
+        return slope, start
     slope, start = part_by_part(len(changes), z, some)
     return slope, start
 

@@ -1,7 +1,8 @@
-"""Claim: on an H200, 10⁸ labels become weights in under 50 ms, and are answered in under 50 ms, for ids that lie there.
+"""Claim: on an H200, 10⁸ labels become weights and are answered in under 30 ms each, for ids that lie there.
 
 6.25 million sequences of 16 ids, 1,000 words, 16 random classes, drawn on the device. Every label is then asked for and
-compared; the yardstick is `torch.sort` of as many float64 keys, in the same run. A model of the first 2,000 sequences
+compared, first of a model whose weights nobody has looked at yet, then again; the yardstick is `torch.sort` of as many
+float64 keys, in the same run. A model of the first 2,000 sequences
 is built there too, saved and proved from its file, and its weights are those that the processor gives, to the bit.
 Needs CUDA; elsewhere it says so. `--profile` prints where the time goes: by functions of the library, each of which
 then waits for the device, and by kernels.
@@ -62,8 +63,14 @@ def main() -> None:
     assert model.bos.device.type == DEVICE
     assert verdict == "proved"
     assert same, "the weights of a device and of the processor differ"
-    answer, labels = seconds(lambda: done(lambda: model.predict(X)), 5)
+    model.predict(X)
+    del model
+    model = ml.memorize(X, Y)
+    first, labels = seconds(lambda: done(lambda: model.predict(X)), 1)
     wrong = int((labels != Y).sum())
+    answer, labels = seconds(lambda: done(lambda: model.predict(X)), 5)
+    wrong += int((labels != Y).sum())
+    print(f"predict at first  {1e3 * first:,.1f} ms: weights are looked at, and an index of the steps is made")
     print(f"predict           {1e3 * answer:,.1f} ms = {answer / sort:.1f} sorts, {wrong} wrong")
     assert wrong == 0
     if options.profile:
@@ -71,7 +78,7 @@ def main() -> None:
             print(f"\n{what}, ms by function\n{Spent(what, action)}\n\n{what}, by kernel\n{kernels(action)}")
     if "H200" in torch.cuda.get_device_name():  # what is claimed of
         for what, took in (("become weights", build), ("are answered", answer)):
-            claim(f"{X.numel():,} labels {what} on an H200", 1e3 * took, at_most=50.0, idle=True, unit=" ms")
+            claim(f"{X.numel():,} labels {what} on an H200", 1e3 * took, at_most=30.0, idle=True, unit=" ms")
 
 
 def done(action: Callable[[], Any]) -> Any:
