@@ -116,7 +116,7 @@ def _part_tensors(z: Floats, steps: Ints, level: Array, reals: int, formats: Par
     signed = level if reals else level.astype(np.promote_types(level.dtype, np.int16), copy=False)
     for part in stretches_of(len(steps), z):
         here = steps[part]
-        slope, start = ramps(z.take(here), z[1:].take(here))
+        slope, start = ramps(z.take(here, mode="clip"), z[1:].take(here, mode="clip"))  # without a look at each place
         start *= slope
         np.negative(start, out=bias[part])
         slopes[part] = shortened(slope, formats.weight_1)

@@ -118,11 +118,16 @@ def used(names: Names | None, rows: Ints) -> UsedNames:
     assert names is not None  # the parts are of one kind
     count = np.bincount(rows, minlength=len(names))
     there = np.flatnonzero(count)
-    place = np.zeros(len(names), dtype=np.min_scalar_type(max(len(there) - 1, 0)))
-    place[there] = np.arange(len(there))
+    kind = np.min_scalar_type(max(len(there) - 1, 0))
+    if len(there) and there[-1] == len(there) - 1:  # no name below the last is missing: all keep their numbers
+        numbers = rows.astype(kind)
+    else:
+        place = np.zeros(len(names), kind)
+        place[there] = np.arange(len(there))
+        numbers = place.take(rows)
     if names.integers:
-        return UsedNames(np.asarray(names.decode(there), dtype=np.int64), place.take(rows), count[there])
-    return UsedNames([str(names.names[row]) for row in there.tolist()], place.take(rows), count[there])
+        return UsedNames(np.asarray(names.decode(there), dtype=np.int64), numbers, count[there])
+    return UsedNames([str(names.names[row]) for row in there.tolist()], numbers, count[there])
 
 
 def numbered(parts: Sequence[list[str] | Ints]) -> tuple[Names, list[Ints]]:
