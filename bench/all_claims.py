@@ -4,9 +4,13 @@
     python bench/all_claims.py exp_is_within_four_ulps …        some of them, by their names
     python bench/all_claims.py --resume claims.json             all, also in pieces
     python bench/all_claims.py --quick                          all, smaller, and no script for long
+    python bench/all_claims.py --columns one.json two.json      nothing: a table of what such files keep, as Markdown
 
-With --resume the file keeps what each script said. A script whose claims were all met there is not run again, unless
-it, the library or --quick has changed since. Ctrl-C shows the table of what was run so far.
+With --resume the file keeps the machine and what each script said. A script whose claims were all met there is not run
+again, unless it, the library or its options have changed since. Ctrl-C shows the table of what was run so far.
+
+--jobs runs several scripts at a time, for machines with more processors than they need. --device is passed on to
+scripts that have such an option.
 
 --quick runs the scripts that `QUICK` names with options that make them smaller, and the table shows these options
 beside the name. --minutes stops each script after so long: its claims are then *not run*, never met (with --quick, 2
@@ -22,6 +26,7 @@ import argparse
 import ast
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -29,8 +34,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
+from threading import Event, Lock
 from typing import NamedTuple, get_args
 
 from rich.console import Console
@@ -44,6 +52,8 @@ from workload import CLAIMS, Claim, Verdict, title_of
 HERE = Path(__file__).parent
 RUNS = re.compile(r"^(if __name__|run\(main\))", re.MULTILINE)
 """A line of a file that runs something; other files of this folder hold what scripts share."""
+DEVICE = '"--device"'
+"""What the source of a script holds that can be run on a device."""
 WIDTH = 140
 """Columns of the table where no terminal says how many it has."""
 GRACE = 10.0
@@ -82,16 +92,55 @@ QUICK_MINUTES = 2.0
 """After how many minutes --quick stops a script."""
 
 
+_running: set[subprocess.Popen[bytes]] = set()
+_stopped = Event()
+"""Whether Ctrl-C was pressed: what a script says that it ended is not kept."""
+
+
 class Ended(NamedTuple):
-    """What a script claims and measured, how long it took, and which source that was."""
+    """What a script claims and measured, how long it took, which source that was, and with which options."""
 
     claims: list[Claim]
     seconds: float
     source: str
+    words: str = ""
 
     @property
     def met(self) -> bool:
         return all(claim.verdict in ("holds", "within the margin") for claim in self.claims)
+
+
+@dataclass
+class Kept:
+    """What a file of --resume keeps: the machine, how scripts were run on it, and what each of them said."""
+
+    machine: str
+    how: str
+    scripts: dict[str, Ended]
+
+    @classmethod
+    def read(cls, path: Path | None, how: str) -> Kept:
+        """What the file holds; nothing yet, of this machine, where there is none."""
+        if path is None or not path.exists():
+            return cls(here(), how, {})
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        rows = kept["scripts"].items()
+        scripts = {name: Ended([Claim(*claim) for claim in claims], *rest) for name, (claims, *rest) in rows}
+        return cls(kept["machine"], kept["how"], scripts)
+
+    def write(self, path: Path) -> None:
+        with new_file(path) as file:
+            json.dump(asdict(self), file, indent=1, ensure_ascii=False)
+            file.write("\n")
+
+
+def here() -> str:
+    """This machine in words: the kind and number of its processors, and its GPU."""
+    import torch
+
+    count = os.cpu_count() or 1
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    return f"{platform.machine()}, {count} processor{'s' if count > 1 else ''}{gpu}"
 
 
 def benchmarks() -> list[Path]:
@@ -130,6 +179,7 @@ def _exit_code(words: list[str], environment: dict[str, str], seconds: float | N
     When it is stopped, as at Ctrl-C, it has time to delete what it wrote, which `subprocess.run` would not give it.
     """
     child = subprocess.Popen(words, env=environment)
+    _running.add(child)
     try:
         return child.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -140,36 +190,38 @@ def _exit_code(words: list[str], environment: dict[str, str], seconds: float | N
             child.kill()
             child.wait()
         return None
-    except KeyboardInterrupt:
+    finally:
+        _running.discard(child)
+
+
+def stop_all() -> None:
+    """End the scripts that run after Ctrl-C."""
+    _stopped.set()
+    for child in list(_running):
         try:
             child.wait(GRACE)
         except subprocess.TimeoutExpired:
             child.send_signal(signal.SIGINT)
-            child.wait()
-        raise
 
 
 def ended(script: Path, source: str, words: str, seconds: float | None) -> Ended:
     print(f"== {script.name} {words}".rstrip(), flush=True)
     began = time.perf_counter()
-    return Ended(claims_of(script, words, seconds), round(time.perf_counter() - began, 1), source)
+    return Ended(claims_of(script, words, seconds), round(time.perf_counter() - began, 1), source, words)
 
 
-def read(path: Path | None) -> dict[str, Ended]:
-    """What a file of --resume holds, by the name of the script."""
-    if path is None or not path.exists():
-        return {}
-    rows = json.loads(path.read_text(encoding="utf-8"))
-    return {name: Ended([Claim(*claim) for claim in claims], *rest) for name, (claims, *rest) in rows.items()}
+def how_run(words: dict[str, str], seconds: float | None, jobs: int) -> str:
+    """In words how scripts are run, where that is not one by one and as they are."""
+    stopped = "" if seconds is None else f"each script for {seconds:,.0f} s at most"
+    less = "some smaller or on a device, with the options beside their names" if words else ""
+    return "; ".join(filter(None, (stopped, less, f"{jobs} at a time" if jobs > 1 else "")))
 
 
-def show(found: dict[str, Ended], smaller: dict[str, str], seconds: float | None) -> None:
+def show(found: dict[str, Ended], smaller: dict[str, str], how: str) -> None:
     """All claims as a table, and how many of them hold; `smaller`: options of scripts that were run with some."""
     table = Table("script", "claim", "measured", "holds", "seconds")
-    if smaller or seconds is not None:
-        stopped = "" if seconds is None else f"each script for {seconds:,.0f} s at most"
-        less = "some smaller, with the options beside their names" if smaller else ""
-        table.add_row("", "; ".join(filter(None, (stopped, less))), "", "", "")
+    if how:
+        table.add_row("", how, "", "", "")
         table.add_section()
     for name, end in found.items():
         for number, claim in enumerate(end.claims):
@@ -184,35 +236,79 @@ def show(found: dict[str, Ended], smaller: dict[str, str], seconds: float | None
     print(f"Scripts: {len(found)}. Claims: {counts or 'none'}")
 
 
+def columns(files: list[Path]) -> str:
+    """What files of --resume keep as a table of Markdown: a row for every claim, a column for every machine."""
+    every = [Kept.read(file, "") for file in files]
+    heads = [f"{kept.machine}{f' ({kept.how})' if kept.how else ''}" for kept in every]
+    lines = ["| claim | " + " | ".join(heads) + " |", "|---" * (1 + len(every)) + "|"]
+    for name in sorted({name for kept in every for name in kept.scripts}):
+        ends = [kept.scripts.get(name) for kept in every]
+        options = {end.words for end in ends if end is not None and end.words}
+        lines.append(f"| **`{' '.join([name, *sorted(options)])}`** |" + " |" * len(every))
+        claims: dict[str, list[str]] = {}
+        for number, end in enumerate(ends):
+            for claim in end.claims if end is not None else []:
+                cells = claims.setdefault(claim.words, [""] * len(every))
+                cells[number] = f"{claim.measured}: {claim.verdict}".replace("|", "\\|")
+        lines += [f"| {words} | " + " | ".join(cells) + " |" for words, cells in claims.items()]
+    return "\n".join(lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="scripts to run; all without")
     parser.add_argument("--resume", type=Path, help="file that keeps what scripts said, and is gone on from")
     parser.add_argument("--quick", action="store_true", help="run scripts smaller, and stop those that take long")
     parser.add_argument("--minutes", type=float, help="stop each script after so long")
+    parser.add_argument("--jobs", type=int, default=1, help="scripts that run at a time")
+    parser.add_argument("--device", help="for scripts that can be run there, such as cuda")
+    parser.add_argument("--columns", type=Path, nargs="+", metavar="FILE", help="show these files, and run nothing")
     options = parser.parse_args()
+    if options.columns:
+        print(columns(options.columns))
+        return 0
     minutes = QUICK_MINUTES if options.quick and options.minutes is None else options.minutes
-    seconds, smaller = None if minutes is None else 60.0 * minutes, QUICK if options.quick else {}
+    seconds, smaller = None if minutes is None else 60.0 * minutes, dict(QUICK) if options.quick else {}
     names = {Path(name).stem for name in options.names}
     scripts = benchmarks()
     unknown = names - {path.stem for path in scripts}
     if unknown:
         parser.error(f"there is no benchmark {sorted(unknown)[0]!r} in {HERE}")
-    kept, found, stopped = read(options.resume), dict[str, Ended](), False
-    library = versions()["source"]
-    try:
-        for path in (path for path in scripts if not names or path.stem in names):
-            words = smaller.get(path.stem, "")
-            source, end = source_of(path, library, words), kept.get(path.stem)
-            if end is None or not end.met or end.source != source:
-                end = ended(path, source, words, seconds)
-            found[path.stem] = kept[path.stem] = end
+    chosen = [path for path in scripts if not names or path.stem in names]
+    for path in chosen if options.device else []:
+        if DEVICE in path.read_text(encoding="utf-8"):
+            smaller[path.stem] = f"{smaller.get(path.stem, '')} --device {options.device}".strip()
+    how = how_run(smaller, seconds, options.jobs)
+    kept, found, stopped = Kept.read(options.resume, how), dict[str, Ended](), False
+    library, one_writes = versions()["source"], Lock()
+    _stopped.clear()
+
+    def run_one(path: Path) -> None:
+        words = smaller.get(path.stem, "")
+        source, end = source_of(path, library, words), kept.scripts.get(path.stem)
+        if end is None or not end.met or end.source != source:
+            end = ended(path, source, words, seconds)
+            if _stopped.is_set():
+                return
+        with one_writes:
+            found[path.stem] = kept.scripts[path.stem] = end
             if options.resume is not None:
-                with new_file(options.resume) as file:
-                    json.dump(kept, file, indent=1)
+                kept.write(options.resume)
+
+    try:
+        with ThreadPoolExecutor(options.jobs) as pool:
+            try:
+                for running in [pool.submit(run_one, path) for path in chosen]:
+                    running.result()
+            except KeyboardInterrupt:
+                stop_all()
+                raise
+            finally:
+                pool.shutdown(cancel_futures=True)
     except KeyboardInterrupt:
         stopped = True
-    show(found, {name: words for name, words in smaller.items() if name in found}, seconds)
+    found = {path.stem: found[path.stem] for path in chosen if path.stem in found}
+    show(found, {name: words for name, words in smaller.items() if name in found}, how)
     if stopped:
         print("stopped; what is not in the table was not run to its end")
         return 130
