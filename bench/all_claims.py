@@ -69,6 +69,7 @@ QUICK = {
     "an_edit_costs_four_constructions": "--points 200000",
     "approximation_builds_in_twelve_sorts": "--points 200000 --repeats 3",
     "attaching_holds_the_host_once": "--layers 4 --width 512",
+    "attaching_takes_three_passes_per_fact": "--dtype float32",
     "attribution_scored_against_leave_one_out": "--facts 8 --seeds 1",
     "construction_beats_training": "--sequences 300 --seconds 20",
     "files_of_every_kind_within_their_memory": "--labels 4e5",

@@ -445,8 +445,9 @@ def _checks(host: Path, facts_of: dict[str, str]) -> list[object]:
     given, seen = _ids(made, facts_of), list[object]()
     runs, stages = Running(made.host, made.source), list[object]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attach, "COPIED_TOGETHER", 2)
-        states = attach.states_of(runs, given, lambda stage, share: stages.append([stage, round(share, 3)]))
+        patch.setattr(running, "TOGETHER", 2)
+        patch.setattr(attach, "NORMED_TOGETHER", 5)
+        states, _ = attach.states_of(runs, given, lambda stage, share: stages.append([stage, round(share, 3)]))
 
     def apart(caps: Any, duties: Any, name: Callable[[int], str], first: int = 0) -> None:
         seen.append(["apart", few_digits(1.0 - caps.silent, 1), duties.tokens, duties.block, name(278), first])

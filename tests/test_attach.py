@@ -37,21 +37,41 @@ from monolayer.attaching.apart import (
     firing_caps,
 )
 from monolayer.attaching.attach import check_kept
-from monolayer.attaching.facts import KeptText
+from monolayer.attaching.facts import KeptText, read_facts
 from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import Spoilers, measure_answers
 from monolayer.attaching.neurons import Steepness, reading, round_keys, rounded
-from monolayer.attaching.running import LOOKED_AT, AskedFacts
+from monolayer.attaching.running import (
+    EVALUATIONS,
+    KERNELS,
+    LOOKED_AT,
+    AskedFacts,
+    Evaluation,
+    KeptStates,
+    Running,
+)
 from monolayer.checker.locating.location import Slice
 from monolayer.data import folder as folders
 from monolayer.errors import KeptTextError
 from monolayer.huggingface.architectures import HOSTS
-from monolayer.huggingface.cutting import FactIds
+from monolayer.huggingface.cutting import FactIds, cut_facts
 from monolayer.huggingface.formats import HOST_FORMATS
-from monolayer.huggingface.host import read_host
+from monolayer.huggingface.host import TOKENIZER, read_host
 from monolayer.huggingface.manifest import ATTACHED_WEIGHTS, FILE
 from monolayer.huggingface.settings import COMMON, FIXED, FREE_GENERATION, NEUTRAL
-from tests.hosts import ARCHITECTURES, FACTS, NEURONS, OTHERS, PLACES, WIDTH, answers, config, logits, write_host
+from tests.hosts import (
+    ARCHITECTURES,
+    FACTS,
+    NEURONS,
+    OTHERS,
+    PLACES,
+    WIDTH,
+    answers,
+    config,
+    logits,
+    same_model,
+    write_host,
+)
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
@@ -656,14 +676,52 @@ def test_texts_to_keep_are_the_lines_of_a_file(gpt2: Path, tmp_path: Path) -> No
     ml.attach(gpt2, FACTS, keep=texts)
 
 
-def test_neurons_do_not_depend_on_how_many_states_are_copied_together(
-    gpt2: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [*((kind, torch.float32) for kind in ARCHITECTURES), ("llama", torch.bfloat16), ("gpt2", torch.float16)],
+)
+def test_behind_states_that_were_kept_the_model_says_what_it_says_as_a_whole(
+    tmp_path: Path, kind: str, dtype: Any
 ) -> None:
-    usual = ml.attach(gpt2, FACTS).neurons
-    for together in (1, 5, len(FACTS)):
-        monkeypatch.setattr(attaching, "COPIED_TOGETHER", together)
-        found = ml.attach(gpt2, FACTS).neurons
-        assert all(np.array_equal(one, two) for one, two in zip(found, usual, strict=True))
+    made = ml.attach(write_host(tmp_path / "host", kind, dtype=dtype), FACTS)
+    runs, facts = Running(made.host, made.source), cut_facts(made.source.content[TOKENIZER], read_facts(FACTS), 0)
+    kept = {way: each for kernel in KERNELS for way, each in runs.kept(facts, kernel, lambda done: None).items()}
+    runs.append([made.block(number) for number in range(made.blocks)])
+    ids = transformers.AutoTokenizer.from_pretrained(tmp_path / "host")(OTHERS)["input_ids"]
+    texts = [*(fact.sequence for fact in facts), *(tuple(each) for each in ids)]
+    for kernel in KERNELS:
+        states = torch.cat(list(runs.states(texts, kernel)))
+        whole = [torch.cat([runs.model(torch.tensor([text])).logits[0] for text in texts]) for _ in range(2)]
+        with torch.inference_mode():
+            behind = runs._said_behind(states)
+        assert torch.equal(*whole)
+        assert torch.equal(behind.argmax(dim=1), whole[0].argmax(dim=1))
+        torch.testing.assert_close(behind, whole[0], rtol=2e-2 if made.host.format.short else 1e-4, atol=2e-2)
+        starts = np.cumsum([0, *(len(text) for text in texts)])
+        own = [start + place for start, fact in zip(starts, facts, strict=False) for place in fact.places]
+        assert torch.equal(kept[Evaluation(kernel, False)], states[own])
+    assert len(runs.layers) == made.host.layers + made.blocks
+    rolled = replace(made, neurons=made.neurons._replace(W_2=np.roll(made.neurons.W_2, 1, axis=0)))
+    runs.append([rolled.block(number) for number in range(rolled.blocks)])
+    only = KeptStates(range(len(facts)), kept)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeptStates, "whole", lambda *_: [])
+        replies = measuring.ask(rolled, runs, facts, made.manifest.starts(), lambda stage, share: None, only)
+    for way in EVALUATIONS:
+        assert {miss.fact for miss in replies.misses if miss.evaluation == way} == {*range(len(facts))}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_the_folder_is_the_same_whatever_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
+    host = write_host(tmp_path / "host", "llama", dtype=dtype)
+    usual = ml.attach(host, FACTS).save(tmp_path / "usual")
+    for together, alike, most in ((1, 0.01, 1 << 26), (5, 0.1, 1), (len(FACTS), 0.9, 20_000)):
+        monkeypatch.setattr(running, "TOGETHER", together)
+        monkeypatch.setattr(running, "PLACES_TOGETHER", together)
+        monkeypatch.setattr(running, "UNLIKE", alike)
+        monkeypatch.setattr(running, "BATCH_NUMBERS", most)
+        monkeypatch.setattr(attaching, "NORMED_TOGETHER", together)
+        assert same_model(ml.attach(host, FACTS).save(tmp_path / f"{together}"), usual)
 
 
 def test_prompts_that_transformers_split_otherwise_are_named(gpt2: Path, monkeypatch: pytest.MonkeyPatch) -> None:

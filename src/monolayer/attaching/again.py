@@ -16,7 +16,7 @@ from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import Neurons
 from monolayer.attaching.request import stored_facts
-from monolayer.attaching.running import Running
+from monolayer.attaching.running import KeptStates, Running
 from monolayer.data import Sequences
 from monolayer.huggingface.manifest import fact_digest
 from monolayer.table import Progress
@@ -38,10 +38,12 @@ def again(
     known = {fact.fact: fact for fact in made.manifest.facts}
     new = [number for number, digest in enumerate(digests) if digest not in known]
     neurons, running = made.neurons, None
+    seen: KeptStates | None = None
     if new:
         running = Running(made.host, made.source, device)
         fresh = [facts[number] for number in new]
-        states = states_of(running, fresh, report)
+        states, seen = states_of(running, fresh, report)
+        seen = replace(seen, facts=new)
         neurons = neurons.joined(neurons_of(made.host, made.source, fresh, states, made.steep))
         first = len(made.neurons.b_1)
         for number in new:
@@ -57,6 +59,6 @@ def again(
     check_neurons(attached, facts)
     if running is not None:
         running.append([attached.block(number) for number in range(attached.blocks)])
-        attached = asked(attached, running, facts, report)
+        attached = asked(attached, running, facts, report, seen)
     check_outweighed(attached, facts)
     return attached

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from monolayer.arrays import Floats
 from monolayer.attaching.apart import Duties, WrittenRows, check_apart, check_written, fact_of_neurons, firing_caps
@@ -16,7 +17,7 @@ from monolayer.attaching.folder import Attached
 from monolayer.attaching.measuring import asked
 from monolayer.attaching.neurons import WIDEST, Neurons, Steepness, reading, writing
 from monolayer.attaching.request import Request
-from monolayer.attaching.running import KERNELS, Running
+from monolayer.attaching.running import KERNELS, Evaluation, KeptStates, Running
 from monolayer.attaching.stored import check_own, neurons_in
 from monolayer.bar import reporting, shows_progress
 from monolayer.errors import KeptTextError, PrecisionError
@@ -27,8 +28,8 @@ from monolayer.huggingface.tensors import ModelFiles
 from monolayer.model.torch_settings import own_settings
 from monolayer.table import Progress, counting, plural
 
-COPIED_TOGETHER = 64
-"""Of how many facts states are copied from a device at a time. Every copy waits until the device has nothing to do."""
+NORMED_TOGETHER = 1024
+"""Of how many states norms are computed at a time."""
 PLACES_NAMED = 20
 """How many places of texts to keep an error names; it only counts the others."""
 
@@ -101,9 +102,9 @@ def attach(
         device=device,
     )
     given = request.read(prompts, answers, report)
-    facts, running = given.facts, given.running
+    facts, running, kept = given.facts, given.running, None
     if stored is None:
-        states = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
+        states, kept = states_of(running, facts, lambda stage, share: report(stage, 0.1 + 0.4 * share))
         report("finding directions of answers", 0.5)
         neurons = neurons_of(given.host, given.source, facts, states, given.steep)
     else:
@@ -112,7 +113,7 @@ def attach(
     report("comparing states", 0.6)
     check_neurons(made, facts)
     running.append([made.block(number) for number in range(made.blocks)])
-    made = asked(made, running, facts, lambda stage, share: report(stage, 0.65 + 0.3 * share))
+    made = asked(made, running, facts, lambda stage, share: report(stage, 0.65 + 0.3 * share), kept)
     check_outweighed(made, facts)
     if stored is not None:
         check_own(made, facts)
@@ -123,31 +124,31 @@ def attach(
     return made
 
 
-def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> Floats:
+def states_of(running: Running, facts: Sequence[FactIds], report: Progress) -> tuple[Floats, KeptStates]:
     """Normed states `(K, N, D)` of the host at all `N` places of answers, in `K` kernels; each fact runs by itself.
 
     In short formats states differ more between kernels than in float32, so all kernels are used there; in float32, one.
+    What is kept of these runs is asked later.
     """
     kernels = KERNELS if running.host.format.short else KERNELS[-1:]
     counted = counting(report, "running the host", "text", 0.0, 1.0)
-    texts = [fact.sequence for fact in facts]
     sampled = np.empty((len(kernels), sum(len(fact.answer) for fact in facts), running.host.width))
+    kept: dict[Evaluation, Tensor] = {}
     for turn, kernel in enumerate(kernels):
-        first, waiting = 0, list[torch.Tensor]()
-        for number, states in enumerate(running.states(texts, kernel)):
-            counted(turn * len(facts) + number, len(kernels) * len(facts))
-            waiting.append(states[facts[number].places.start :].clone())  # so that other places leave memory
-            if len(waiting) < COPIED_TOGETHER and number + 1 < len(facts):
-                continue
-            normed = running.normed(torch.cat(waiting))
-            finite = np.isfinite(normed).all(axis=1)
-            if not finite.all():
-                which = fact_of_neurons(facts[number + 1 - len(waiting) : number + 1])[finite.argmin()]
-                raise PrecisionError(f"{which.where}: the host's states are not finite numbers")
-            sampled[turn, first : first + len(normed)] = normed
-            first += len(normed)
-            waiting.clear()
-    return sampled
+
+        def count(done: int, before: int = turn * len(facts)) -> None:
+            counted(before + done, len(kernels) * len(facts))
+
+        kept |= running.kept(facts, kernel, count)
+        states = kept[Evaluation(kernel, stepwise=False)]
+        for first in range(0, len(states), NORMED_TOGETHER):
+            some = slice(first, first + NORMED_TOGETHER)
+            sampled[turn, some] = running.normed(states[some])
+        finite = np.isfinite(sampled[turn]).all(axis=1)
+        if not finite.all():
+            which = fact_of_neurons(facts)[int(finite.argmin())]
+            raise PrecisionError(f"{which.where}: the host's states are not finite numbers")
+    return sampled, KeptStates(range(len(facts)), kept)
 
 
 def neurons_of(host: Host, source: ModelFiles, facts: Sequence[FactIds], states: Floats, steep: Steepness) -> Neurons:

@@ -15,7 +15,16 @@ from monolayer.attaching.apart import SAME_KEY, FiringCaps, firing_caps
 from monolayer.attaching.chats import Forms, check_split, their_tokenizer
 from monolayer.attaching.facts import check_fit, read_facts
 from monolayer.attaching.folder import Attached
-from monolayer.attaching.running import KERNELS, LOOKED_AT, AskedFacts, Miss, NotLoadedError, PlacesAsked, Running
+from monolayer.attaching.running import (
+    KERNELS,
+    LOOKED_AT,
+    AskedFacts,
+    KeptStates,
+    Miss,
+    NotLoadedError,
+    PlacesAsked,
+    Running,
+)
 from monolayer.data.distinct import equal_rows
 from monolayer.errors import DataError, PrecisionError
 from monolayer.huggingface.cutting import FactIds, TokenNames, cut_facts
@@ -34,11 +43,17 @@ ONEDNN = "torch.backends.mkldnn.enabled"
 
 
 def ask(
-    made: Attached, running: Running, facts: Sequence[FactIds], first: Sequence[int | None], report: Progress
+    made: Attached,
+    running: Running,
+    facts: Sequence[FactIds],
+    first: Sequence[int | None],
+    report: Progress,
+    kept: KeptStates | None = None,
 ) -> AskedFacts:
     """Ask for every token of every answer in every way of evaluation.
 
-    `first`: the number of the first neuron of each fact, or None for a fact without neurons.
+    `first`: the number of the first neuron of each fact, or None for a fact without neurons. `kept`: states of the host
+    that are known already.
     """
 
     starts = np.array([-1 if start is None else start for start in first])
@@ -59,7 +74,7 @@ def ask(
         numbers[1], numbers[:, stored] = length, np.stack(parts)
         return numbers
 
-    return running.ask(facts, look_at, report)
+    return running.ask(facts, look_at, report, kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +121,14 @@ class Spoilers:
         return woken
 
 
-def asked(made: Attached, running: Running, facts: Sequence[FactIds], report: Progress) -> Attached:
-    """Test every answer, and return `made` with the measurements in its manifest.
+def asked(
+    made: Attached, running: Running, facts: Sequence[FactIds], report: Progress, kept: KeptStates | None = None
+) -> Attached:
+    """Test every answer, and return `made` with the measurements in its manifest. `kept`: states that are known.
 
     Raises a `PrecisionError` that names the facts whose answers were not returned.
     """
-    replies = ask(made, running, facts, made.manifest.starts(), report)
+    replies = ask(made, running, facts, made.manifest.starts(), report, kept)
     if replies.misses:
         rows = tuple(sorted({facts[miss.fact].row for miss in replies.misses}))
         missed = _missed(made, facts, replies.misses, rows)

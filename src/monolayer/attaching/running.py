@@ -9,6 +9,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -31,6 +32,13 @@ KERNELS = ("eager", "sdpa")
 TOGETHER = 128
 """How many facts are asked in one batch, at most, padded on the left as for `generate`. On a GPU a batch takes about as
 long as a single fact, because most of the time goes into starting its kernels, so small batches are slow."""
+UNLIKE = 0.25
+"""By what share texts of a batch may be shorter than the longest, at most: padding takes a processor's time like text.
+Or answers, where all places of answers are evaluated one after the other."""
+PLACES_TOGETHER = 1024
+"""How many places the appended blocks are asked at together, at most, where the host's states there were kept."""
+WHOLE = 32
+"""Of facts whose states were kept, each one of so many is asked of the whole network as well, and two at least."""
 NEURONS_TRIED, ROWS_TRIED = 64, 16
 """How many neurons and rows a product has that is tried for how its sums are rounded."""
 BATCH_NUMBERS = 1 << 26
@@ -91,6 +99,29 @@ class PlacesAsked(NamedTuple):
         return cls(np.repeat(np.arange(len(answers)), lengths), places)
 
 
+@dataclass(frozen=True, eq=False)
+class KeptStates:
+    """What the host's own layers returned at places of answers, so that only what is behind them need be asked.
+
+    `facts`: the numbers of the facts. `states`: for each way to evaluate their texts, the states `(P, D)` at all places
+    of their answers, in order, in the host's format and on the processor.
+    """
+
+    facts: Sequence[int]
+    states: Mapping[Evaluation, Tensor]
+
+    def whole(self, facts: Sequence[FactIds], kernel: str) -> list[int]:
+        """The numbers of the `facts` that are asked of the whole network: those without states, and some others.
+
+        The others are texts of several lengths, the shortest among them.
+        """
+        if Evaluation(kernel, False) not in self.states:
+            return list(range(len(facts)))
+        by_length = sorted(self.facts, key=lambda number: len(facts[number].sequence))
+        some = by_length[:: max(1, min(WHOLE, len(by_length) // 2))]
+        return sorted({*range(len(facts))} - {*self.facts} | {*some})
+
+
 LOOKED_AT = ("lost", "length", "fell", "rose", "turned", "woken")
 """What is measured of a state: the loss of ⟨k, û⟩; its length; by which share of T the input of its neuron fell, and
 rose; 1 − cos(k, û) as a share of what is claimed; 1 if a neuron that may spoil the answer is not silent."""
@@ -108,7 +139,57 @@ class _Evaluated(NamedTuple):
     way: Evaluation
     facts: Ints
     states: Tensor
-    logits: Tensor
+    logits: Tensor | None
+
+
+class _Stack:
+    """Keys and values that texts left, to be those of one batch padded on the left, at the places `before` its last."""
+
+    def __init__(self, count: int, before: int) -> None:
+        self.count, self.before = count, before
+        self.pieces: list[tuple[slice, int, list[tuple[Tensor, Tensor] | None]]] = []
+
+    def add(self, rows: slice, start: int, cache: Any) -> None:
+        """Take those of some texts, whose first place is `start`, from the `cache` that their evaluation left."""
+        self.pieces.append((rows, start, [(layer.keys, layer.values) for layer in cache.layers]))
+
+    def cache(self, config: Any) -> Any:
+        """A cache that holds them all. They are copied layer by layer, so hardly any is in memory twice."""
+        from transformers import DynamicCache
+
+        made: Any = DynamicCache
+        cache = made(config=config)
+        for number in range(len(self.pieces[0][2])):
+            both: list[Tensor] = []
+            for rows, start, layers in self.pieces:
+                given, layers[number] = layers[number], None
+                assert given is not None  # each layer is taken once
+                if not both:
+                    shapes = [(self.count, part.shape[1], self.before, part.shape[3]) for part in given]
+                    both = [part.new_zeros(shape) for part, shape in zip(given, shapes, strict=True)]
+                for whole, part in zip(both, given, strict=True):
+                    whole[rows, :, start:] = part[:, :, : max(0, self.before - start)]
+            cache.update(*both, number)
+        return cache
+
+
+def _alike(facts: Sequence[FactIds], *, alone: bool) -> Iterator[slice]:
+    """Which rows of a batch, the longest first, are evaluated together at once: texts of about one length, or one."""
+    first = 0
+    for row in range(1, len(facts) + 1):
+        least = (1.0 - UNLIKE) * len(facts[first].sequence)
+        if row == len(facts) or alone or len(facts[row].sequence) < least:
+            yield slice(first, row)
+            first = row
+
+
+class _Reply(NamedTuple):
+    """What was said in an evaluation at places of answers `(P,)`: their states `(P, D)`, and the tokens `(P,)`."""
+
+    way: Evaluation
+    of: PlacesAsked
+    states: Tensor
+    got: Ints
 
 
 class NotLoadedError(DataError):
@@ -176,6 +257,27 @@ class Running:
         """The device that the model is on."""
         device: torch.device = self.model.device
         return device
+
+    def kept(self, facts: Sequence[FactIds], kernel: str, count: Callable[[int], None]) -> dict[Evaluation, Tensor]:
+        """The host's last states `(P, D)` at all places of answers, in both ways; each text is first by itself.
+
+        Token by token texts go in batches, behind the keys and values that each left when it was by itself. `count` is
+        told how many facts are done.
+        """
+        lengths = [len(fact.answer) for fact in facts]
+        first, places = np.cumsum([0, *lengths]).tolist(), sum(lengths)
+        kept = torch.empty(2 * places, self.host.width, dtype=self.dtype)
+        done, rows, waiting = 0, list[Tensor](), list[Tensor]()
+        for way, numbers, states, _ in self._evaluated(facts, kernel, self._base(), alone=True):
+            count(done)
+            done += 0 if way.stepwise else len(numbers)
+            for number, part in zip(numbers, states, strict=True):
+                rows.append(torch.arange(lengths[number]) + first[number] + way.stepwise * places)
+                waiting.append(part[-lengths[number] :])
+            if way.stepwise:  # seldom, because a copy waits until the device has nothing to do
+                kept[torch.cat(rows)] = torch.cat(waiting).cpu()
+                rows, waiting = [], []
+        return {Evaluation(kernel, False): kept[:places], Evaluation(kernel, True): kept[places:]}
 
     def states(self, texts: Sequence[Sequence[int]], kernel: str = "sdpa") -> Iterator[Tensor]:
         """The host's last states `(n, D)` at all places of each text; every text is evaluated by itself."""
@@ -255,49 +357,106 @@ class Running:
         self.model.set_attn_implementation(kernel)
 
     def _batches(self, facts: Sequence[FactIds], kernel: str) -> Iterator[_Evaluated]:
-        """The texts of all facts, evaluated in batches padded on the left: all places at once, then token by token.
+        """The texts of all facts, evaluated in batches padded on the left: all places at once, then token by token."""
+        return self._evaluated(facts, kernel, self.model, alone=False)
 
-        The longest come first, so that texts of about one length are together and little is padded.
+    def _evaluated(self, facts: Sequence[FactIds], kernel: str, network: Any, *, alone: bool) -> Iterator[_Evaluated]:
+        """The texts of all facts, evaluated by `network`: all places at once, then token by token.
+
+        All places at once they go in batches of about one length, or each `alone`. Token by token more of them go
+        together, behind the keys and values that they left when they were evaluated at once.
         """
         self.model.set_attn_implementation(kernel)
-        order = sorted(range(len(facts)), key=lambda number: -len(facts[number].sequence))
+        whole = network is self.model
+        for numbers in self._together(facts, alone=alone):
+            some = [facts[number] for number in numbers]
+            inputs, steps = self._padded(some)
+            length = inputs["input_ids"].shape[1]
+            stack = _Stack(len(some), length - steps)
+            # `generate` asks for few logits in the same way; those of a prompt cost as much as many layers.
+            options = {"use_cache": True} | ({"logits_to_keep": steps} if whole else {})
+            with self._watching() as seen:
+                for rows in _alike(some, alone=alone):
+                    start = length - len(some[rows.start].sequence)
+                    piece = {key: each[rows, start:] for key, each in inputs.items() if not alone or key == "input_ids"}
+                    output = self._output_of(network, **piece, **options)
+                    stack.add(rows, start, output.past_key_values)
+                    yield _Evaluated(Evaluation(kernel, False), numbers[rows], seen.pop(), output.get("logits"))
+                    del output
+                replies = self._step_by_step(network, inputs, steps, stack.cache(self.model.config))
+                logits = torch.cat(replies, dim=1) if whole else None
+                yield _Evaluated(Evaluation(kernel, True), numbers, torch.cat(seen, dim=1), logits)
+
+    def _together(self, facts: Sequence[FactIds], *, alone: bool) -> Iterator[Ints]:
+        """The numbers of facts that are evaluated together token by token.
+
+        The longest texts come first, so that texts of about one length are together; or those with the longest
+        answers, and with answers of about one length, if texts are evaluated `alone` before.
+        """
+
+        def size(number: int) -> tuple[int, int]:
+            return -len(facts[number].answer) if alone else 0, -len(facts[number].sequence)
+
+        order = sorted(range(len(facts)), key=size)
         while order:
             some = [facts[number] for number in order[:TOGETHER]]
+            if alone:
+                some = [fact for fact in some if len(fact.answer) > (1.0 - UNLIKE) * len(some[0].answer)]
             some = some[: self._batch_size(some)]
-            numbers, order = np.array(order[: len(some)]), order[len(some) :]
-            length, steps = len(some[0].sequence), max(len(fact.answer) for fact in some)
-            ids = torch.zeros(len(some), length, dtype=torch.long)
-            mask = torch.zeros_like(ids)
-            for row, fact in enumerate(some):
-                ids[row, length - len(fact.sequence) :] = torch.tensor(list(fact.sequence))
-                mask[row, length - len(fact.sequence) :] = 1
-            place = (mask.cumsum(dim=1) - 1).clamp(min=0)
-            named = {"input_ids": ids, "attention_mask": mask, "position_ids": place}
-            inputs = {key: each.to(self.device) for key, each in named.items()}
-            with self._watching() as seen:
-                # `generate` asks for few logits in the same way; those of a prompt cost as much as many layers.
-                output = self._output_of(self.model, use_cache=True, logits_to_keep=steps, **inputs)
-                yield _Evaluated(Evaluation(kernel, False), numbers, seen[0], output.logits)
-                logits = self._step_by_step(inputs, steps, output.past_key_values)
-                yield _Evaluated(Evaluation(kernel, True), numbers, torch.cat(seen[-steps:], dim=1), logits)
+            yield np.array(order[: len(some)])
+            order = order[len(some) :]
 
-    def _step_by_step(self, inputs: Mapping[str, Tensor], steps: int, cache: Any) -> Tensor:
-        """Logits `(n, steps, V)` at the last places of a batch, which are evaluated again, one by one.
+    def _padded(self, facts: Sequence[FactIds]) -> tuple[dict[str, Tensor], int]:
+        """What the model is given for texts, padded on the left, and how many of the last places hold all answers."""
+        length, steps = max(len(fact.sequence) for fact in facts), max(len(fact.answer) for fact in facts)
+        ids = torch.zeros(len(facts), length, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, fact in enumerate(facts):
+            ids[row, length - len(fact.sequence) :] = torch.tensor(list(fact.sequence))
+            mask[row, length - len(fact.sequence) :] = 1
+        place = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        named = {"input_ids": ids, "attention_mask": mask, "position_ids": place}
+        return {key: each.to(self.device) for key, each in named.items()}, steps
 
-        The keys and values of the places before them are taken from `cache`, which holds those of all places.
+    def _step_by_step(self, network: Any, inputs: Mapping[str, Tensor], steps: int, cache: Any) -> list[Tensor]:
+        """The logits `(n, 1, V)` at each of the last places of a batch, evaluated one after the other.
+
+        The keys and values of the places before them are taken from `cache`. A network without a head has no logits.
         """
         length, logits = inputs["input_ids"].shape[1], []
-        cache.crop(-steps)
         for at in range(length - steps, length):
             piece = {
                 "input_ids": inputs["input_ids"][:, at : at + 1],
                 "attention_mask": inputs["attention_mask"][:, : at + 1],
                 "position_ids": inputs["position_ids"][:, at : at + 1],
             }
-            output = self._output_of(self.model, use_cache=True, past_key_values=cache, **piece)
+            output = self._output_of(network, use_cache=True, past_key_values=cache, **piece)
             cache = output.past_key_values
-            logits.append(output.logits)
-        return torch.cat(logits, dim=1)
+            logits.append(output.get("logits"))
+        return logits
+
+    def _said_behind(self, states: Tensor) -> Tensor:
+        """Logits `(P, V)` of the model where its host's own layers return `states` `(P, D)`, each by itself.
+
+        The model runs as transformers run it, but for its host's layers, which are taken out meanwhile.
+        """
+
+        def put(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+            here = states[:, None]
+            return ((here, *given[1:]), named) if given else ((), {**named, "hidden_states": here})
+
+        own = list(self.layers)[: self.host.layers]
+        del self.layers[: self.host.layers]
+        hook = next(iter(self.layers), self.last_norm).register_forward_pre_hook(put, with_kwargs=True)
+        try:
+            with torch.inference_mode():
+                ids = torch.zeros(len(states), 1, dtype=torch.long, device=self.device)
+                logits: Tensor = self._output_of(self.model, input_ids=ids, attention_mask=ids + 1).logits[:, 0]
+                return logits
+        finally:
+            hook.remove()
+            for layer in reversed(own):
+                self.layers.insert(0, layer)
 
     def _batch_size(self, facts: Sequence[FactIds]) -> int:
         """How many of the facts, from the first on, are evaluated together: as `BATCH_NUMBERS` allows, at least one."""
@@ -314,32 +473,57 @@ class Running:
         keys_and_values = 2 * len(self.layers) * length * self.host.width
         return max(len(fact.answer) for fact in facts) * self.host.vocabulary + scores + keys_and_values
 
-    def ask(self, facts: Sequence[FactIds], look_at: LookAt, progress: Progress) -> AskedFacts:
-        """Ask for every token of every answer, in every way of evaluation. `look_at` measures the states."""
+    def ask(
+        self, facts: Sequence[FactIds], look_at: LookAt, progress: Progress, kept: KeptStates | None = None
+    ) -> AskedFacts:
+        """Ask for every token of every answer, in every way of evaluation. `look_at` measures the states.
+
+        At states that were `kept`, the appended blocks, the last norm and the head are asked.
+        """
         misses: list[Miss] = []
         looked = np.full((len(facts), len(LOOKED_AT)), -np.inf)
         for number, kernel in enumerate(KERNELS):
             share = 1.0 / len(KERNELS)
             counted = counting(progress, f"asking, {kernel}", "fact", number * share, (number + 1) * share)
-            done = 0
-            for way, numbers, states, logits in self._batches(facts, kernel):
-                counted(done, len(facts))
-                done += len(numbers) if way.stepwise else 0
-                answers = [facts[number].answer for number in numbers]
-                asked = PlacesAsked.of(answers)
-                # A text ends at the last place of its answer, and batches are padded on the left.
-                before_end = np.array([len(answer) for answer in answers])[asked.rows] - asked.places
-                row = torch.from_numpy(asked.rows).to(self.device)
-                at = [torch.from_numpy(each.shape[1] - before_end).to(self.device) for each in (states, logits)]
-                got = logits[row, at[1]].argmax(dim=-1).cpu().numpy()
-                wanted = np.concatenate([np.array(answer) for answer in answers])
-                of = PlacesAsked(numbers[asked.rows], asked.places)
+            for way, of, states, got in self._replies(facts, kernel, kept, counted):
+                wanted = np.array([facts[fact].answer[place] for fact, place in zip(of.rows, of.places, strict=True)])
                 for wrong in np.flatnonzero(got != wanted).tolist():
                     fact, place = int(of.rows[wrong]), int(of.places[wrong])
                     misses.append(Miss(fact, place, int(wanted[wrong]), int(got[wrong]), way))
-                np.maximum.at(looked, of.rows, look_at(of, states[row, at[0]]).T)
-        misses.sort(key=lambda miss: (EVALUATIONS.index(miss.evaluation), miss.fact, miss.place))
+                np.maximum.at(looked, of.rows, look_at(of, states).T)
+        misses = sorted({*misses}, key=lambda miss: (EVALUATIONS.index(miss.evaluation), *miss[:-1]))
         return AskedFacts(misses, np.maximum(looked, 0.0).T)
+
+    def _replies(
+        self, facts: Sequence[FactIds], kernel: str, kept: KeptStates | None, count: Callable[[int, int], None]
+    ) -> Iterator[_Reply]:
+        """What the model says at all places of answers: the whole network, or what is behind states that were kept."""
+        kept = KeptStates((), {}) if kept is None else kept
+        ways = [way for way in kept.states if way.kernel == kernel]
+        whole, done = kept.whole(facts, kernel), 0
+        count_of = len(whole) + (len(kept.facts) if ways else 0)
+        for way, numbers, states, logits in self._batches([facts[number] for number in whole], kernel):
+            assert logits is not None  # the network has its head
+            count(done, count_of)
+            done += len(numbers) if way.stepwise else 0
+            answers = [facts[whole[number]].answer for number in numbers]
+            asked = PlacesAsked.of(answers)
+            # A text ends at the last place of its answer, and batches are padded on the left.
+            before_end = np.array([len(answer) for answer in answers])[asked.rows] - asked.places
+            row = torch.from_numpy(asked.rows).to(self.device)
+            at = [torch.from_numpy(each.shape[1] - before_end).to(self.device) for each in (states, logits)]
+            got = logits[row, at[1]].argmax(dim=-1).cpu().numpy()
+            of = PlacesAsked(np.array(whole)[numbers[asked.rows]], asked.places)
+            yield _Reply(way, of, states[row, at[0]], got)
+        step = max(1, min(PLACES_TOGETHER, BATCH_NUMBERS // self.host.vocabulary))
+        for way in ways:
+            count(done, count_of)
+            asked = PlacesAsked.of([facts[number].answer for number in kept.facts])
+            for first in range(0, len(asked.rows), step):
+                some = slice(first, first + step)
+                states = kept.states[way][some].to(self.device)
+                got = self._said_behind(states).argmax(dim=-1).cpu().numpy()
+                yield _Reply(way, PlacesAsked(np.array(kept.facts)[asked.rows[some]], asked.places[some]), states, got)
 
     def continued(self, prompt: Sequence[int], most: int, stops: Sequence[int]) -> list[int]:
         """The ids with which the model continues a prompt, up to one of the ids `stops`.

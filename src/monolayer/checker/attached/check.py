@@ -287,7 +287,8 @@ def measured(manifest: Manifest, caps: Caps) -> tuple[str, ...]:
         enough = f"which is more than the {below(caps.half)} that the proof covers, though every answer was returned"
     sentence = (
         f"{FILE} says that, when facts were attached, the host's states at their places were within "
-        f"{above(max(moved))} of their keys, {enough}: with eager and sdpa attention, padded on the left ({where})"
+        f"{above(max(moved))} of their keys, {enough}: with eager and sdpa attention, alone or padded on the left "
+        f"({where})"
     )
     return (sentence, *_measured_short(by, caps), *left, *_measured_length(manifest, caps))
 
