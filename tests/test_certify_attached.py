@@ -287,7 +287,7 @@ def test_what_float16_cannot_hold_is_not_proved(tmp_path: Path) -> None:
 
 def test_eight_blocks_fit_float16(tmp_path: Path) -> None:
     """Planted: if neurons wrote three times as much, what seven blocks leave may not be finite."""
-    host = write_host(tmp_path / "host", dtype=torch.float16, n_embd=256, n_inner=3)
+    host = write_host(tmp_path / "host", dtype=torch.float16, n_embd=128, n_inner=3)
     facts = list(FACTS.items())
     while True:
         try:
