@@ -133,13 +133,18 @@ def labelled_part(context: Context, target: Target, places: Ints) -> LabelledPar
 
 
 def resolve(
-    context: Context, target: Target, on_conflict: OnConflict, sequences: Ints | None = None
+    context: Context,
+    target: Target,
+    on_conflict: OnConflict,
+    sequences: Ints | None = None,
+    group: Ints | None = None,
 ) -> tuple[Target, int]:
     """The target without contradictions, and how many labels were overruled; or an error that shows one.
 
-    `sequences`: the numbers by which users know the sequences, where these are some of them.
+    `sequences`: the numbers by which users know the sequences, where these are some of them. `group`: the
+    `equal_points`, if they are known.
     """
-    group = equal_points(context, target)
+    group = equal_points(context, target) if group is None else group
     first = np.full(int(group.max(initial=-1)) + 1, len(group) - 1)
     np.minimum.at(first, group, np.arange(len(group)))
     odd = target.number != target.number[first[group]]

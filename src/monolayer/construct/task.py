@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import Ints
-from monolayer.construct.consistency import Context, OnConflict, resolve, resolve_among
+from monolayer.construct.consistency import Context, OnConflict, equal_points, resolve, resolve_among
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 from monolayer.data.distinct import distinct_rows
@@ -27,6 +27,8 @@ class Task:
     target: Target
     vectors: NDArray[np.float64] | None
     on_conflict: OnConflict = "error"
+    group: Ints | None = None
+    """Of a settled task, a number for every labelled place: equal where token and context are."""
 
     @classmethod
     def of(cls, data: Sequences, *, positions: bool, causal: bool, on_conflict: OnConflict) -> Task:
@@ -59,8 +61,9 @@ class Task:
 
     def settled(self) -> tuple[Task, int]:
         """The task after its contradictions are settled, for constructions that do not find them on the way."""
-        target, overruled = self.settle(self.target)
-        return replace(self, target=target), overruled
+        group = equal_points(self.context, self.target)
+        target, overruled = resolve(self.context, self.target, self.on_conflict, group=group)
+        return replace(self, target=target, group=group), overruled
 
     def card(self, draw: JsonObject) -> Card:
         """The card of a model for this task, built with this draw."""

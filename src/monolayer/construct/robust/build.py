@@ -24,7 +24,6 @@ import numpy as np
 import torch
 
 from monolayer.arrays import Bools, Ints
-from monolayer.construct.consistency import equal_points
 from monolayer.construct.line.draw import check_seed
 from monolayer.construct.robust.codes import code_for
 from monolayer.construct.robust.cover import Cells, HalfSpaces, cover
@@ -216,7 +215,8 @@ def _one_each(task: Task) -> Bools:
     data, target = task.data, task.target
     place = np.arange(len(target.number)) if target.place is None else target.place
     length = data.lengths[target.labelling.rows(data, place)]
-    group = equal_points(task.context, target)
+    assert task.group is not None  # the task is settled
+    group = task.group
     order = np.lexsort((length, group))
     group = group[order]
     one = np.zeros(len(order), dtype=bool)

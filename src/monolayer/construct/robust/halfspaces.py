@@ -165,11 +165,15 @@ def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, check: Callable
     weights, lost = start.clone(), torch.zeros_like(T[:, 0], dtype=torch.bool)
     for look in LOOKS:
         check()
+        # In place, in memory that the cache holds from one iteration to the next.
+        aim, slack, height = torch.empty_like(q), torch.empty_like(q), height.contiguous()
+        w = q.new_empty(len(q), Za.shape[2], q.shape[2])
         for _ in range(look - done):
-            aim = q.abs().add_(1.0).mul_(T)
-            w = factor @ (aim if free is None else aim.addcmul_(free, height))
-            height = Za @ w
-            q.add_(torch.sub(T * height, q.relu()).sub_(1.0), alpha=RELAX)
+            torch.abs(q, out=aim).add_(1.0).mul_(T)
+            torch.bmm(factor, aim if free is None else aim.addcmul_(free, height), out=w)
+            torch.bmm(Za, w, out=height)
+            torch.mul(T, height, out=aim).sub_(torch.clamp(q, min=0.0, out=slack)).sub_(1.0)
+            q.add_(aim, alpha=RELAX)
         done = look
         pull = [
             side / side.sum(1, keepdim=True).clamp_min(1e-9) for side in ((-q).relu() * (T > 0), (-q).relu() * (T < 0))
