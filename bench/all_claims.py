@@ -9,8 +9,8 @@
 With --resume the file keeps the machine and what each script said. A script whose claims were all met there is not run
 again, unless it, the library or its options have changed since. Ctrl-C shows the table of what was run so far.
 
---jobs runs several scripts at a time, for machines with more processors than they need. --device is passed on to
-scripts that have such an option.
+--jobs runs several scripts at a time, for machines with more processors than they need; one whose claims were not all
+met beside others is run again by itself. --device is passed on to scripts that have such an option.
 
 --quick runs the scripts that `QUICK` names with options that make them smaller, and the table shows these options
 beside the name. --minutes stops each script after so long: its claims are then *not run*, never met (with --quick, 2
@@ -54,6 +54,9 @@ RUNS = re.compile(r"^(if __name__|run\(main\))", re.MULTILINE)
 """A line of a file that runs something; other files of this folder hold what scripts share."""
 DEVICE = '"--device"'
 """What the source of a script holds that can be run on a device."""
+ALONE = "{} at a time, and by itself where a claim was not met beside others"
+USAGE = 2
+"""What a script exits with that needs arguments: what it claims is of something that only its caller has."""
 WIDTH = 140
 """Columns of the table where no terminal says how many it has."""
 GRACE = 10.0
@@ -169,6 +172,8 @@ def claims_of(script: Path, words: str = "", seconds: float | None = None) -> li
             return [Claim(title, f"stopped after {seconds:,.0f} s", "not run")]
         found = [Claim(*row) for row in json.loads(file.read_text(encoding="utf-8"))] if file.exists() else []
     title = title_of(ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))))
+    if code == USAGE and not found:
+        return [Claim(title, "it needs arguments: see its --help", "not run")]
     if code and not any(claim.verdict == "NO" for claim in found):
         found.append(Claim(title, f"ended with exit code {code}", "NO"))
     return found or [Claim(title, "checked by assertions", "holds")]
@@ -215,7 +220,7 @@ def how_run(words: dict[str, str], seconds: float | None, jobs: int) -> str:
     """In words how scripts are run, where that is not one by one and as they are."""
     stopped = "" if seconds is None else f"each script for {seconds:,.0f} s at most"
     less = "some smaller or on a device, with the options beside their names" if words else ""
-    return "; ".join(filter(None, (stopped, less, f"{jobs} at a time" if jobs > 1 else "")))
+    return "; ".join(filter(None, (stopped, less, ALONE.format(jobs) if jobs > 1 else "")))
 
 
 def show(found: dict[str, Ended], smaller: dict[str, str], how: str) -> None:
@@ -284,10 +289,10 @@ def main() -> int:
     library, one_writes = versions()["source"], Lock()
     _stopped.clear()
 
-    def run_one(path: Path) -> None:
+    def run_one(path: Path, again: bool = False) -> None:
         words = smaller.get(path.stem, "")
         source, end = source_of(path, library, words), kept.scripts.get(path.stem)
-        if end is None or not end.met or end.source != source:
+        if end is None or not end.met or end.source != source or again:
             end = ended(path, source, words, seconds)
             if _stopped.is_set():
                 return
@@ -306,6 +311,9 @@ def main() -> int:
                 raise
             finally:
                 pool.shutdown(cancel_futures=True)
+        for path in chosen if options.jobs > 1 else []:
+            if any(claim.verdict in ("NO", "within the margin") for claim in found[path.stem].claims):
+                run_one(path, again=True)
     except KeyboardInterrupt:
         stopped = True
     found = {path.stem: found[path.stem] for path in chosen if path.stem in found}

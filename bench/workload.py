@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.data.aside import new_file
+from monolayer.errors import DataError
 from monolayer_experiments.results import machine, versions
 
 RECORDS = Path(__file__).parent.parent / "results" / "bench"
@@ -29,6 +30,8 @@ SAME_RUN = 1.25
 """The factor by which a ratio of two times of one run may miss its claim on a busy machine."""
 IDLE = 2.0
 """The factor by which a time that is claimed for an idle machine may miss its claim on a slower one."""
+EXTRA = "pip install 'monolayer["
+"""What the library says where a package is missing (`errors.needs_extra`)."""
 Verdict = Literal["holds", "within the margin", "NO", "not run"]
 
 
@@ -86,16 +89,17 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     try:
         if main():
             _claims.append(Claim(title, "see what it printed", "NO"))
-    except NotRunError as missing:
-        print(f"not run: {missing}")
-        _claims.append(Claim(title, str(missing), "not run"))
     except KeyboardInterrupt:
         print(f"stopped: {Path(sys.argv[0]).name}", file=sys.stderr)
         sys.exit(130)
     except Exception as error:  # also an assertion; claims before it are still told
-        traceback.print_exc()
         why = str(error).strip().split("\n")[0]
-        _claims.append(Claim(title, f"{type(error).__name__}: {why}" if why else type(error).__name__, "NO"))
+        if isinstance(error, NotRunError) or (isinstance(error, DataError) and EXTRA in why):
+            print(f"not run: {error}")
+            _claims.append(Claim(title, str(error), "not run"))
+        else:
+            traceback.print_exc()
+            _claims.append(Claim(title, f"{type(error).__name__}: {why}" if why else type(error).__name__, "NO"))
     every = _claims or [Claim(title, "checked by assertions", "holds")]
     if CLAIMS in os.environ:
         Path(os.environ[CLAIMS]).write_text(json.dumps(every), encoding="utf-8")

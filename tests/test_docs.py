@@ -344,6 +344,8 @@ def test_a_claim_that_is_not_met_fails_its_script_and_the_others_still_run(
         "broken": ("claim('before', 1.0, at_most=2.0); raise ValueError", "NO"),
         "stopped": ("raise KeyboardInterrupt", "NO"),
         "missing": ("raise NotRunError('no device')", "not run"),
+        "lacking": ("from monolayer.errors import needs_extra; raise needs_extra('words', 'words')", "not run"),
+        "wanting": ("raise SystemExit(2)", "not run"),
         "silent": ("pass", "holds"),
     }
     for name, (line, _) in ways.items():
@@ -383,6 +385,16 @@ def test_a_claim_that_is_not_met_fails_its_script_and_the_others_still_run(
     assert (ended, re.findall(r"== (.+)", said)) == (0, ["met.py --few 1"])
     assert "stopped after 0 s" in said
     assert "Scripts: 1. Claims: not run 1" in said  # and not met, whatever it would have said
+
+    monkeypatch.setattr(runner, "QUICK", {})
+    ended, said = table("--jobs", "2", "--resume", str(tmp_path / "several.json"), "met", "missed", "missing")
+    assert ended == 1
+    assert sorted(re.findall(r"== (\w+)", said)) == ["met", "missed", "missed", "missing"]  # once more, by itself
+    ended, said = table("--columns", str(tmp_path / "claims.json"), str(tmp_path / "several.json"))
+    assert ended == 0
+    assert "| met | 2 (claim: ≤ 2): holds | 2 (claim: ≤ 2): holds |" in said
+    assert "| missing |  | no device: not run |" in said
+    assert "2 at a time, and by itself where a claim was not met beside others" in said
 
     def interrupted(*given: object) -> Any:
         raise KeyboardInterrupt
