@@ -25,7 +25,7 @@ ORDER = [
         "model",
     ),
     "checker",
-    *("theory", "huggingface", "data", "bar", "table", "errors", "kernels", "arrays"),
+    *("theory", "huggingface", "data", "bar", "table", "errors", "kernels", "fused", "arrays"),
 ]
 """From top to bottom: a layer may import those to its right, and itself."""
 FORBIDDEN = {
