@@ -57,6 +57,8 @@ DEVICE = '"--device"'
 ALONE = "{} at a time, and by itself where a claim was not met beside others"
 USAGE = 2
 """What a script exits with that needs arguments: what it claims is of something that only its caller has."""
+ROWS = 8
+"""So many claims of one script that hold are a row each where tables are put side by side."""
 WIDTH = 140
 """Columns of the table where no terminal says how many it has."""
 GRACE = 10.0
@@ -75,7 +77,7 @@ QUICK = {
     "attaching_takes_three_passes_per_fact": "--dtype float32",
     "attribution_scored_against_leave_one_out": "--facts 8 --seeds 1",
     "construction_beats_training": "--sequences 300 --seconds 20",
-    "files_of_every_kind_within_their_memory": "--labels 4e5",
+    "files_of_every_kind_within_their_memory": "--labels 4e5 --rows 6250",
     "float32_holds_100000_points_proved": "--points 20000",
     "no_false_claim_about_an_embedding": "--count 20",
     "no_false_proof_in_100000_faults": "--count 300",
@@ -243,21 +245,40 @@ def show(found: dict[str, Ended], smaller: dict[str, str], how: str) -> None:
 
 
 def columns(files: list[Path]) -> str:
-    """What files of --resume keep as a table of Markdown: a row for every claim, a column for every machine."""
+    """What files of --resume keep as a table of Markdown: a row for every claim, a column for every machine.
+
+    Of a script with many claims those that hold everywhere are one row.
+    """
     every = [Kept.read(file, "") for file in files]
-    heads = [f"{kept.machine}{f' ({kept.how})' if kept.how else ''}" for kept in every]
-    lines = ["| claim | " + " | ".join(heads) + " |", "|---" * (1 + len(every)) + "|"]
+    lines = [f"- {kept.machine}: {kept.how or 'one script after the other, as they are'}." for kept in every]
+    lines += ["", f"| claim | {' | '.join(kept.machine for kept in every)} |", "|---" * (1 + len(every)) + "|"]
     for name in sorted({name for kept in every for name in kept.scripts}):
         ends = [kept.scripts.get(name) for kept in every]
         options = {end.words for end in ends if end is not None and end.words}
         lines.append(f"| **`{' '.join([name, *sorted(options)])}`** |" + " |" * len(every))
-        claims: dict[str, list[str]] = {}
+        claims: dict[str, list[Claim | None]] = {}
         for number, end in enumerate(ends):
             for claim in end.claims if end is not None else []:
-                cells = claims.setdefault(claim.words, [""] * len(every))
-                cells[number] = f"{claim.measured}: {claim.verdict}".replace("|", "\\|")
-        lines += [f"| {words} | " + " | ".join(cells) + " |" for words, cells in claims.items()]
+                claims.setdefault(claim.words, [None] * len(every))[number] = claim
+        held = {
+            words: row for words, row in claims.items() if all(claim in (None, "holds") for claim in map(_end, row))
+        }
+        folded = held if len(held) > ROWS else {}
+        lines += [
+            f"| {words} | {' | '.join(map(_cell, row))} |" for words, row in claims.items() if words not in folded
+        ]
+        if folded:
+            rest = (sum(row[number] is not None for row in folded.values()) for number in range(len(every)))
+            lines.append(f"| {len(folded)} others | {' | '.join(f'{count} hold' if count else '' for count in rest)} |")
     return "\n".join(lines)
+
+
+def _end(claim: Claim | None) -> Verdict | None:
+    return None if claim is None else claim.verdict
+
+
+def _cell(claim: Claim | None) -> str:
+    return "" if claim is None else f"{claim.measured}: {claim.verdict}".replace("|", "\\|")
 
 
 def main() -> int:

@@ -322,6 +322,12 @@ def test_the_notebooks_print_what_they_store(name: str, needs: str) -> None:
         assert notebooks.run(notebook) == notebook
 
 
+def test_the_page_of_claims_is_what_the_records_say() -> None:
+    page = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+    (files,) = re.findall(r"--columns (.*)", page)
+    assert script("bench/all_claims.py").columns([ROOT / file for file in files.split()]) in page
+
+
 def test_what_makes_a_benchmark_quick_is_an_option_of_it() -> None:
     for name, words in script("bench/all_claims.py").QUICK.items():
         source = (ROOT / "bench" / f"{name}.py").read_text(encoding="utf-8")

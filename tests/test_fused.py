@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import atexit
 import math
+import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +32,13 @@ from tests.test_device_builds import KINDS, TOKENS, X, same
 pytest.importorskip("triton", reason="Triton is made for Linux")
 from monolayer import fused
 
+
+def _be_quiet() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+# Triton's binding lists on standard error what it still holds when Python has ended: a page, which says nothing of us.
+atexit.register(_be_quiet)
 # The interpreter computes with NumPy, which warns where a kernel meets a NaN.
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 RANDOM = np.random.default_rng(3)

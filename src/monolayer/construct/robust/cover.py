@@ -30,6 +30,8 @@ from monolayer.model.device import one_thread
 
 GROUPS_AT_ONCE = 64
 """Groups of one cell whose slabs are searched for in one batch."""
+SINGLES_AT_ONCE = 2
+"""Facts of one cell whose slabs a thread finds before progress is told: each takes longer than reading its cell."""
 NUMBERS_PER_BATCH = 1 << 20
 """Numbers in a batch: 4 MiB, which stay in the cache through the iterations."""
 
@@ -109,9 +111,9 @@ def cover(cells: Cells, enough: float, progress: Callable[[int, int], None] = la
                 done += _settle(settled, covering, open_groups)
                 progress(done, total)
             groups = [group for part in reversed(open_groups) for group in part]
-        for slabs_of_cell in pool.map(partial(_single_slabs, cells, enough, stopped), _by_cell(single).items()):
-            covering += slabs_of_cell
-            done += len(slabs_of_cell)
+        for slabs in pool.map(partial(_single_slabs, cells, enough, stopped), _few_singles(single)):
+            covering += slabs
+            done += len(slabs)
             progress(done, total)
     return _pack(cells, covering)
 
@@ -148,6 +150,13 @@ def _by_cell(groups: list[Group]) -> dict[int, list[Group]]:
     for group in groups:
         by_cell.setdefault(group.cell, []).append(group)
     return by_cell
+
+
+def _few_singles(groups: list[Group]) -> Iterator[tuple[int, list[Group]]]:
+    """Groups of one fact, a few of one cell at a time, so that threads share a large cell and progress shows."""
+    for cell, every in _by_cell(groups).items():
+        for i in range(0, len(every), SINGLES_AT_ONCE):
+            yield cell, every[i : i + SINGLES_AT_ONCE]
 
 
 def _alike_batches(cells: Cells, groups: list[Group]) -> list[list[list[Group]]]:
