@@ -10,6 +10,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ import monolayer as ml
 from monolayer import kernels
 from monolayer.construct import memorize as memorizing
 from monolayer.construct.line.points import SLACK, Points, ramps, too_narrow
+from monolayer.kernels import MANY
 from monolayer.model import contexts, monolayer, staircase
 from monolayer.model.contexts import added
 from monolayer.model.shortcut import plan
@@ -122,6 +124,17 @@ def test_weights_are_looked_at_again_only_if_their_digest_is_another(used: Count
     changed = model.predict(tensor(X))
     assert plan(model) is not first
     assert changed.tolist() == model.predict(X, path="dense").tolist() != TOKENS.tolist()
+
+
+def test_kernels_are_for_many_numbers_on_the_gpu_that_work_is_sent_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    for device, count, used in (("cuda:1", MANY, True), ("cuda:0", MANY, False), ("cuda:1", MANY - 1, False)):
+        x = SimpleNamespace(device=torch.device(device))
+        with monkeypatch.context() as patch:
+            patch.setattr(kernels, "len", lambda _, count=count: count, raising=False)
+            assert kernels.many_on_a_gpu(x) == used
+    assert not kernels.many_on_a_gpu(torch.zeros(MANY))
+    assert not kernels.many_on_a_gpu(np.zeros(MANY))
 
 
 @pytest.mark.parametrize("error", [ImportError, RuntimeError])

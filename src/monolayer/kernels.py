@@ -43,8 +43,13 @@ def passes(x: Numbers) -> Any:
 
 
 def many_on_a_gpu(x: Numbers) -> bool:
-    """Whether these are so many numbers on a GPU that kernels of their own pay."""
-    return len(x) >= MANY and not is_array(x) and bool(x.device.type == "cuda")
+    """Whether these are so many numbers on a GPU that kernels of their own pay.
+
+    It must be the one that work is sent to now: Triton asks for no other, where PyTorch looks at each tensor.
+    """
+    if len(x) < MANY or is_array(x) or x.device.type != "cuda":
+        return False
+    return bool(x.device.index == sys.modules["torch"].cuda.current_device())
 
 
 @cache
