@@ -113,8 +113,11 @@ def float64(x: Numbers) -> Numbers:
 
 
 def pick(table: Numbers, rows: Numbers) -> Numbers:
-    """`table[rows]` for a table `(V,)`, where the rows `(P,)` lie."""
-    return table.take(rows) if is_array(rows) else beside(table, rows).index_select(0, rows)
+    """`table[rows]` for a table `(V,)`, where the rows `(P,)` lie: from 0 to `V − 1`, which is not checked.
+
+    NumPy takes numbers of 8 bytes in half the time where it clips rows than where it looks for one out of bounds.
+    """
+    return table.take(rows, mode="clip") if is_array(rows) else beside(table, rows).index_select(0, rows)
 
 
 def fetched(x: Numbers, at: Ints) -> Array:
@@ -136,6 +139,11 @@ def int32(x: Numbers, most: int) -> Numbers:
     if most >= 2**31:
         return x
     return x.astype(np.int32, copy=False) if is_array(x) else x.int()
+
+
+def indices(x: Numbers) -> Numbers:
+    """Whole numbers as NumPy takes rows by them: else it converts them each time. A device takes short ones as well."""
+    return x.astype(np.intp, copy=False) if is_array(x) else x
 
 
 def ends_of(x: Numbers) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from monolayer.arrays import (
     Floats,
@@ -18,7 +19,9 @@ from monolayer.arrays import (
     Numbers,
     beside,
     ends_of,
+    float64,
     home,
+    indices,
     int32,
     is_array,
     nowhere,
@@ -107,6 +110,22 @@ class InOrder(NamedTuple):
     numbers: Numbers
     places: Numbers
 
+    def part(self, part: slice) -> InOrder:
+        """Some of them, one after the other."""
+        return InOrder(self.numbers[part], self.places[part])
+
+
+class PackedInOrder(NamedTuple):
+    """An `InOrder` of arrays as one array `(P,)` of 32 bits each: a number, and its place in the lower `room` bits."""
+
+    keys: NDArray[np.uint32]
+    room: int
+
+    def part(self, part: slice) -> InOrder:
+        """Some of them, one after the other."""
+        keys = self.keys[part]
+        return InOrder(keys >> np.uint32(self.room), (keys & np.uint32((1 << self.room) - 1)).view(np.int32))
+
 
 def short(x: Numbers, most: int) -> Numbers:
     """Whole numbers from 0 to `most` with as few bytes as `digits_in_order` needs."""
@@ -133,7 +152,7 @@ def digits_of(x: Numbers, like: Numbers) -> Digits | None:
     return Digits(short(beside(x - low, like), int(high - low)), low)
 
 
-def digits_in_order(digits: Numbers) -> InOrder:
+def digits_in_order(digits: Numbers) -> InOrder | PackedInOrder:
     """Numbers `(P,)` as `short` gives them in rising order, equal ones as they come."""
     if not is_array(digits):
         return InOrder(*digits.sort(stable=True))  # by radix: the fewer bytes, the fewer passes
@@ -141,13 +160,12 @@ def digits_in_order(digits: Numbers) -> InOrder:
     if 0 < room < 32 and int(digits.max()).bit_length() + room <= 32:
         # Each number and its place as one number of 32 bits: NumPy sorts these several times faster than it finds an
         # order.
-        keys = digits.astype(np.uint32)
-        keys <<= np.uint32(room)
-        keys |= np.arange(len(digits), dtype=np.uint32)
+        keys = np.empty(len(digits), np.uint32)
+        for part in slices(len(digits)):
+            key = np.left_shift(digits[part], np.uint32(room), out=keys[part], dtype=np.uint32)
+            key |= np.arange(part.start, part.start + len(key), dtype=np.uint32)
         keys.sort()
-        numbers = keys >> np.uint32(room)
-        keys &= np.uint32((1 << room) - 1)
-        return InOrder(numbers, keys.view(np.int32))
+        return PackedInOrder(keys, room)
     # NumPy sorts 16 bits by radix: the lower half first, then, where there is one, the upper half in that order.
     order = np.argsort(digits.astype(np.uint16, copy=False), kind="stable")
     if digits.dtype == np.uint32:
@@ -187,23 +205,27 @@ def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
         labelled[place], number[place] = True, whole_numbers(len(place), place, short=True)
         kept = places(rows_of(labelled, count, by_moved))
         digits = pick(digits, kept)
-    whole, there = digits_in_order(digits)
+    in_order = digits_in_order(digits)
     moved = pick(moved, by_moved)
-    fused = passes(there)
+    fused = passes(digits)
     # From a token's place among sequences in order to its own: by so much, the same for all tokens of a sequence.
     back = int32((by_moved - whole_numbers(count, by_moved)) * width, total)
     if fused:
+        whole, there = in_order.part(slice(None))
         return InOrder(*fused.sums(there, kept, whole, code.low, moved, back, number, width))
 
     def sums(part: slice) -> InOrder:
-        at = int32(there[part] if kept is None else pick(kept, there[part]), total)
-        row = at // width  # of the sequences in order
-        sum_ = pick(moved, row)
-        sum_ += whole[part] if code.low == 0.0 else whole[part] + code.low  # exact: whole numbers
+        whole, there = in_order.part(part)
+        at = int32(there if kept is None else pick(kept, there), total)
+        row = indices(at // width)  # of the sequences in order
+        sum_ = float64(whole)
+        if code.low != 0.0:
+            sum_ += code.low  # exact: whole numbers
+        sum_ += pick(moved, row)
         at = pick(back, row) + at
         return InOrder(sum_, at if number is None else pick(number, at))
 
-    return InOrder(*part_by_part(len(there), there, sums))
+    return InOrder(*part_by_part(len(digits), digits, sums))
 
 
 def wide_gaps(ordered: Numbers, width: float) -> Numbers:

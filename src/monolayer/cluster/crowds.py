@@ -66,6 +66,8 @@ def looked_up(spill: Spill, block: Block, rules: Rules, points: str, wanted: Flo
     """
     every = point_columns(spill, points, rules)
     there = inside(np.searchsorted(every.z, wanted[0]), np.searchsorted(every.z, wanted[1], side="right"))
+    if len(there) == 0:  # of most blocks
+        return FoundPlaces(every.z[:0], every.label[:0], block.data(spill, rules, np.zeros(1, np.int64)), there, there)
     number = every.number[there].astype(np.int64)
     order = np.argsort(number)
     there, row = there[order], number[order]
@@ -76,7 +78,7 @@ def looked_up(spill: Spill, block: Block, rules: Rules, points: str, wanted: Flo
         number, row = row, np.searchsorted(ends, row, side="right")
         position = number - (ends - lengths + rules.next_token)[row]
     rows, which = np.unique(row, return_inverse=True)
-    data = block.data(spill, rules, rows if len(rows) else np.zeros(1, np.int64))
+    data = block.data(spill, rules, rows)
     if not rules.labelling.at_tokens:
         return FoundPlaces(z, label, data, which, row)
     place_in_block = (np.cumsum(lengths) - lengths)[row] + position

@@ -108,6 +108,7 @@ class Column:
         self._parts: list[Array] = []
         self._count = 0
         self._gaps: list[Ints] = []
+        self._ends: list[int] = []  # the least and the largest integer of each chunk
         self._rounding_error = ""  # the error to raise if real numbers follow an integer that float64 would round
         self.place: Ints | None = None
         """After `finish`: which of the added values are labels rather than gaps; None if all are."""
@@ -161,7 +162,10 @@ class Column:
         self._parts.clear()
         if self._gaps:
             self.place = np.delete(np.arange(self._count), np.concatenate(self._gaps))
-        if ignored is not None and self.kind == INTEGER and (gaps := flat == ignored).any():
+        ends = (min(self._ends), max(self._ends)) if self._ends else None
+        possible = ignored is not None and self.kind == INTEGER and ends is not None and ends[0] <= ignored <= ends[1]
+        if possible and (gaps := flat == ignored).any():
+            ends = None
             self.place = (np.arange(self._count) if self.place is None else self.place)[~gaps]
             flat = flat[~gaps]
             if len(flat) == 0:
@@ -171,7 +175,7 @@ class Column:
             return FinishedColumn(flat, None)
         if self.kind == REAL:
             return FinishedColumn(flat.astype(np.float64)[:, None], None, scalar=True)
-        names, rows = Names.of_integers(flat) if self.kind == INTEGER else self._names.freeze(flat)
+        names, rows = Names.of_integers(flat, ends) if self.kind == INTEGER else self._names.freeze(flat)
         return FinishedColumn(rows, names)
 
     def _sort_out(self, values: ColumnValues, spot: NamePlace) -> tuple[ColumnValues, set[str]]:
@@ -226,13 +230,16 @@ class Column:
         except OverflowError:
             bad = next(i for i, value in enumerate(values) if not -(2**63) <= value < 2**63)
             raise DataError(f"{spot(bad)} is {short(values[bad])}, beyond 63 bits: make it a string") from None
-        low = int(integers.argmin())
-        if self.what == "label" and not self._rounding_error and (integers.max() > EXACT or integers[low] < -EXACT):
+        # In an array of short integers the ends are found in a fraction of the time.
+        seen = values if isinstance(values, np.ndarray) else integers
+        low, high = int(seen.min()), int(seen.max())
+        self._ends += [low, high]
+        if self.what == "label" and not self._rounding_error and (high > EXACT or low < -EXACT):
             odd = next((i for i, value in enumerate(integers.tolist()) if not _is_exact(value)), None)
             self._rounding_error = "" if odd is None else _would_be_rounded(spot(odd), int(integers[odd]))
-        if self.what != "label" and integers[low] < 0:
+        if self.what != "label" and low < 0:
             raise DataError(
-                f"{spot(low)} has id {int(integers[low])}: ids below zero are not allowed; cut padding off "
+                f"{spot(int(integers.argmin()))} has id {low}: ids below zero are not allowed; cut padding off "
                 "with lengths, or make the tokens strings"
             )
         return integers

@@ -185,12 +185,13 @@ class Names:
         return name in (self.names if isinstance(self.names, range) else self.rows)
 
     @classmethod
-    def of_integers(cls, values: Ints) -> tuple[Names, Ints]:
+    def of_integers(cls, values: Ints, ends: tuple[int, int] | None = None) -> tuple[Names, Ints]:
         """Names and row numbers for integers: the integers themselves when they are nearly gapless from 0.
 
-        'Nearly' keeps tables small: at most four rows for each value that occurs, and 1,024 more.
+        'Nearly' keeps tables small: at most four rows for each value that occurs, and 1,024 more. `ends`: the least and
+        the largest of the values, if they are known.
         """
-        low, high = int(values.min()), int(values.max())
+        low, high = (int(values.min()), int(values.max())) if ends is None else ends
         # Counted rather than sorted, which costs no more memory than the values themselves.
         few = low >= 0 and 1024 <= high < 4 * len(values) + 1024
         if 0 <= low <= high < 1024 or (few and high < 4 * np.count_nonzero(np.bincount(values)) + 1024):

@@ -63,8 +63,9 @@ class Sequences:
             raise DataError("the data are empty: there is no sequence to memorize or to answer")
         if int(self.lengths.min()) < 1:
             raise DataError(f"{self.named(int(self.lengths.argmin()))} is empty: every sequence needs a token")
-        if len(self.tokens) != self.offsets[-1]:
-            raise DataError(f"there are {len(self.tokens)} tokens, but the lengths add up to {self.offsets[-1]}")
+        total = int(self.lengths.sum())
+        if len(self.tokens) != total:
+            raise DataError(f"there are {len(self.tokens)} tokens, but the lengths add up to {total}")
         if self.vocabulary is None and not np.isfinite(self.tokens).all():
             flat = int(np.flatnonzero(~np.isfinite(self.tokens).all(axis=1))[0])
             raise DataError(f"{self.where(flat)} is not finite: NaN and infinity are not allowed")
