@@ -208,7 +208,11 @@ def larger(one: Numbers, other: Numbers) -> Numbers:
 
 def plus(one: Numbers, other: Numbers, times: float) -> Numbers:
     """`one + times · other`, where the product must be exact: it may be fused with the sum."""
-    return one + times * other if is_array(one) else one.add(other, alpha=times)
+    if not is_array(one):
+        return one.add(other, alpha=times)
+    sum_ = times * other
+    sum_ += one
+    return sum_
 
 
 def count_true(mask: Numbers) -> int:

@@ -105,20 +105,19 @@ class Block:
         kind = np.dtype(self.types[0])
         offset, count = 8 * self.sequences + self.start * kind.itemsize, self.stop - self.start
         codes: Array = np.asarray(np.memmap(spill.numbers(self.piece), kind, "r", offset, count))
-        if rows is None:
-            lengths = self.lengths(spill)
-        else:
-            begin, lengths = self._places(spill, rows)
+        lengths = self.lengths(spill)
+        if rows is not None:
+            begin, lengths = self.starts(spill, rows), lengths[rows]
             codes = codes[inside(begin, begin + lengths)]
         tokens = _looked_up(spill.facts(f"table-{self.shard:05}")["token"], codes)
         return Sequences(tokens, lengths, Names(range(rules.vocabulary)))
 
-    def _places(self, spill: Spill, rows: Ints) -> tuple[Ints, Ints]:
-        """Where the sequences `rows` begin among the block's tokens, and their lengths."""
+    def starts(self, spill: Spill, rows: Ints) -> Ints:
+        """Where the sequences `rows` begin among the block's tokens."""
         if self.width is not None:
-            return rows * self.width, np.full(len(rows), self.width)
+            return rows * self.width
         lengths = self.lengths(spill)
-        return (np.cumsum(lengths) - lengths)[rows], lengths[rows]
+        return (np.cumsum(lengths) - lengths)[rows]
 
     def first_place(self, rules: Rules) -> int:
         """The number of the block's first place among those of all files: a token, or a sequence."""

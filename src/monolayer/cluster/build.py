@@ -186,7 +186,8 @@ class Build(Work):
         state = replace(state, crowds=every)
         wanted = np.stack([every.low, every.high])
         held: dict[str, Any] = {
-            f"held-{state.name}-{i:05}": (block, rules, state.points(i), wanted) for i, block in enumerate(pieces)
+            f"held-{state.name}-{i:05}": (block, rules, state.draw, state.points(i), wanted)
+            for i, block in enumerate(pieces)
         }
         self.do("looking at crowds", (0.98, 0.985), crowds.held, held)
         allowed = LARGEST_RANK if options.rank == "auto" else options.rank

@@ -14,6 +14,9 @@ from monolayer.arrays import Array, Floats, Ints
 from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.points import point_columns
 from monolayer.cluster.spill import Spill
+from monolayer.construct.line.draw import Draw
+from monolayer.construct.line.encoded import Encoded
+from monolayer.construct.line.points import contextual_points
 from monolayer.construct.line.separate import inside
 from monolayer.data import Sequences
 
@@ -48,8 +51,8 @@ class Crowds:
 class FoundPlaces(NamedTuple):
     """Some labelled places `(Q,)` of a block, with the sequences that they lie in.
 
-    `data`: these sequences, each once. `place`: which token of `data` each place is, or which sequence if a label
-    belongs to a whole sequence. `place_in_block`: the same, counted in the whole block.
+    `data`: these sequences, each once, and maybe others. `place`: which token of `data` each place is, or which
+    sequence if a label belongs to a whole sequence. `place_in_block`: the same, counted in the whole block.
     """
 
     z: Floats
@@ -59,35 +62,57 @@ class FoundPlaces(NamedTuple):
     place_in_block: Ints
 
 
-def looked_up(spill: Spill, block: Block, rules: Rules, points: str, wanted: Floats) -> FoundPlaces:
+def looked_up(spill: Spill, block: Block, rules: Rules, draw: Draw, points: str, wanted: Floats) -> FoundPlaces:
     """The labelled places of a block whose `z` lies in one of the stretches `wanted` `(2, J)`, in the block's order.
 
-    `points`: the piece of the spill folder that holds the points of the block.
+    `points`: the piece of the spill folder that holds the points of the block under this draw. It does not say which
+    places they are: points of the sequences that may have one of these are computed again, with the same bits.
     """
     every = point_columns(spill, points, rules)
-    there = inside(np.searchsorted(every.z, wanted[0]), np.searchsorted(every.z, wanted[1], side="right"))
-    if len(there) == 0:  # of most blocks
-        return FoundPlaces(every.z[:0], every.label[:0], block.data(spill, rules, np.zeros(1, np.int64)), there, there)
-    number = every.number[there].astype(np.int64)
-    order = np.argsort(number)
-    there, row = there[order], number[order]
-    z, label = every.z[there], every.label[there]
-    lengths, position = block.lengths(spill), row - row
-    if rules.labelling.at_tokens:
-        ends = np.cumsum(lengths - rules.next_token)
-        number, row = row, np.searchsorted(ends, row, side="right")
-        position = number - (ends - lengths + rules.next_token)[row]
-    rows, which = np.unique(row, return_inverse=True)
+    seen = every.z[_in_stretches(every.z, wanted)]
+    if len(seen) == 0:  # of most blocks
+        nowhere = np.zeros(0, np.int64)
+        return FoundPlaces(seen, every.label[:0], block.data(spill, rules, np.zeros(1, np.int64)), nowhere, nowhere)
+    extent = spill.facts(points)["extent"]
+    rows = _rows_that_may_have(block, block.data(spill, rules), rules, draw, extent, np.sort(seen))
     data = block.data(spill, rules, rows)
+    known = rules.places(data)
+    found = contextual_points(Encoded(draw, rules.tokens(data)), rules.target(known))
+    there = _in_stretches(found.z, wanted)
+    assert len(there) == len(seen)  # the same points
+    number = found.order[there].astype(np.int64)
+    order = np.argsort(number, kind="stable")
+    z, number = found.z[there[order]], number[order]
     if not rules.labelling.at_tokens:
-        return FoundPlaces(z, label, data, which, row)
-    place_in_block = (np.cumsum(lengths) - lengths)[row] + position
-    return FoundPlaces(z, label, data, data.offsets[which] + position, place_in_block)
+        return FoundPlaces(z, block.labels(spill, rules, data)[rows[number]], data, number, rows[number])
+    place = number if known is None else known[number]
+    row = data.sequences_of(place)
+    place_in_block = block.starts(spill, rows)[row] + place - data.offsets[row]
+    label = block.labels(spill, rules, data)[place_in_block if known is None else number]
+    return FoundPlaces(z, label, data, place, place_in_block)
 
 
-def held(spill: Spill, name: str, block: Block, rules: Rules, points: str, wanted: Floats) -> None:
+def _in_stretches(z: Floats, wanted: Floats) -> Ints:
+    """Which of the points `z` `(P,)`, in order, lie in one of the stretches `wanted` `(2, J)`, both ends included."""
+    return inside(np.searchsorted(z, wanted[0]), np.searchsorted(z, wanted[1], side="right"))
+
+
+def _rows_that_may_have(block: Block, data: Sequences, rules: Rules, draw: Draw, extent: Floats, z: Floats) -> Ints:
+    """The sequences of a block, `data`, that may have one of the points `z`, in order; `extent`: that of all contexts.
+
+    A point is `t + κ c`. Sums are rounded, which keeps their order: so a token of code `t` has points between the sums
+    of `t` with both ends of `κ c`, and most have none of `z` there.
+    """
+    if draw.kappa is None or rules.positions or not rules.labelling.at_tokens:
+        return np.arange(len(data))
+    low, high = (draw.proposal.code + draw.kappa * end for end in extent)
+    may = np.searchsorted(z, low) < np.searchsorted(z, high, side="right")
+    return np.unique(data.sequences_of(np.flatnonzero(may.take(data.tokens))))
+
+
+def held(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, points: str, wanted: Floats) -> None:
     """Write the points of a block that lie in crowds `wanted` `(2, J)`, with their sequences, as the piece `name`."""
-    crowd = looked_up(spill, block, rules, points, wanted)
+    crowd = looked_up(spill, block, rules, draw, points, wanted)
     data, row = crowd.data, crowd.place
     position = row[:0]
     if rules.labelling.at_tokens:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from monolayer.arrays import Array, Floats, Ints, rising_at, stretches_of
+from monolayer.arrays import Array, Floats, Ints, rising_at, slices, stretches_of
 from monolayer.cluster.points import Range, differ
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.cascade import cut_line, least_label
@@ -58,10 +58,10 @@ def part(spill: Spill, name: str, range_: Range, strict: bool, staged: bool) -> 
         spill.write(name, [], **facts)
         return
     steps, facts["bounds"], facts["crowds"] = changes, changes[:0], np.zeros((4, 0))
-    level = label[np.append(True, differs)[: len(z)]]  # of no points, none
+    level = _levels(label, steps)
     if len(close):
         line = cut_line(points, changes)
-        steps, level, facts["bounds"] = line.steps, label[line.first], np.flatnonzero(np.diff(line.number))
+        steps, level, facts["bounds"] = line.steps, _levels(label, line.steps), np.flatnonzero(np.diff(line.number))
         lowest = 0.0 if range_.reals else least_label(line, label[line.held])  # of reals a later stage writes all
         level[line.plateau] = lowest
         stretch = line.crowd_stretch - line.ends[0]
@@ -83,6 +83,20 @@ def count_crowds(spill: Spill, name: str, range_: Range) -> None:
     points, differs = range_.points(z), differ(label)
     count = len(crowds(points, np.flatnonzero(differs)).begin) if gaps(points, differs).narrow else 0
     spill.write(name, [], count=count)
+
+
+def _levels(label: Array, steps: Ints) -> Array:
+    """The labels of the points before each step, and of the last point: `(R + 1,)` or `(R + 1, m)`; of no points, none.
+
+    Labels change at steps alone, but for those in crowds.
+    """
+    if len(label) == 0:
+        return label
+    level = np.empty((len(steps) + 1, *label.shape[1:]), label.dtype)
+    for part in slices(len(steps)):
+        label.take(steps[part], axis=0, out=level[:-1][part], mode="clip")
+    level[-1] = label[-1]
+    return level
 
 
 def _formats(range_: Range, z: Floats) -> PartFormats:
@@ -113,20 +127,20 @@ def _part_tensors(z: Floats, steps: Ints, level: Array, reals: int, formats: Par
     """
     bias, slopes = np.empty(len(steps)), np.empty(len(steps), stored_type(formats.weight_1))
     rows, size = np.empty((max(1, reals), len(steps)), stored_type(formats.weight_2)), 0.0
-    signed = level if reals else level.astype(np.promote_types(level.dtype, np.int16), copy=False)
+    signed = np.promote_types(level.dtype, np.int16)
     for part in stretches_of(len(steps), z):
         here = steps[part]
         slope, start = ramps(z.take(here, mode="clip"), z[1:].take(here, mode="clip"))  # without a look at each place
         start *= slope
         np.negative(start, out=bias[part])
         slopes[part] = shortened(slope, formats.weight_1)
-        left = signed[part]
         if reals:
-            rows[:, part] = left.T
+            rows[:, part] = level[part].T
         else:
-            drop = left - signed[part.start + 1 : part.stop + 1]  # whole numbers: 0 has no sign
+            drop = level[part].astype(signed)
+            drop -= level[part.start + 1 : part.stop + 1]  # whole numbers: 0 has no sign
             rows[0, part] = shortened(drop, formats.weight_2)
-            size += float(np.abs(drop).sum())
+            size += float(np.abs(drop, out=drop).sum())
     return PartTensors(bias, slopes, rows, size)
 
 

@@ -1,6 +1,7 @@
 """Every labelled place of a block as one number, in order and cut by `z` into ranges; ranges, gathered and sorted.
 
-`points-B` holds, of the points of block `B` in order, `z`, the label, and which labelled place of the block it is.
+`points-B` holds, of the points of block `B` in order, `z` and the label. Which labelled places they are is found out
+again for the few that are looked up (`crowds.py`).
 A range ends where no crowd does (`construct/line/cascade.py`), so that each is made into steps by itself.
 """
 
@@ -37,28 +38,26 @@ def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw
         label[part] = labels.take(points.order[part], axis=0)
     inner = np.searchsorted(points.z, splitters, side="left")
     bounds = np.concatenate([[0], inner, [len(points.z)]])
-    columns = [points.z, label, points.order.astype(np.int32, copy=False)]
     ends = points.z[[0, -1]] if len(points.z) else points.z
-    spill.write(name, columns, bounds=bounds, ends=ends, extent=np.array(ends_of(encoded.contexts)))
+    spill.write(name, [points.z, label], bounds=bounds, ends=ends, extent=np.array(ends_of(encoded.contexts)))
 
 
 class PointColumns(NamedTuple):
-    """The points of a block, in order, as they lie in its file: `z` and number `(P,)`, label `(P,)` or `(P, m)`."""
+    """The points of a block, in order, as they lie in its file: `z` `(P,)`, label `(P,)` or `(P, m)`."""
 
     z: Floats
     label: Array
-    number: NDArray[np.int32]
 
 
 def point_columns(spill: Spill, name: str, rules: Rules) -> PointColumns:
     """The points of a block. Of the file only the pages that somebody looks at are read."""
     total, size, kind = int(spill.facts(name)["bounds"][-1]), max(1, rules.reals), rules.label_type
     if total == 0:
-        return PointColumns(np.zeros(0), np.zeros((0, size) if rules.reals else 0, kind), np.zeros(0, np.int32))
+        return PointColumns(np.zeros(0), np.zeros((0, size) if rules.reals else 0, kind))
     content = np.memmap(spill.numbers(name), np.uint8, "r")
-    z, label, number = np.split(content, np.cumsum([8 * total, kind.itemsize * size * total]))
+    z, label = np.split(content, [8 * total])
     labels = label.view(kind)
-    return PointColumns(z.view(np.float64), labels.reshape(-1, size) if rules.reals else labels, number.view(np.int32))
+    return PointColumns(z.view(np.float64), labels.reshape(-1, size) if rules.reals else labels)
 
 
 def splitters(values: Floats, ranges: int) -> Floats:

@@ -22,6 +22,7 @@ from monolayer.cluster.encode import place_in_file
 from monolayer.cluster.executor import Work
 from monolayer.cluster.spill import Spill
 from monolayer.construct.consistency import Clash, Context, contradiction, signatures
+from monolayer.construct.line.draw import Draw
 from monolayer.construct.target import Target
 from monolayer.data import Sequences
 
@@ -34,7 +35,7 @@ def refuse_contradictions(work: Work, state: BuildState, pieces: list[Block]) ->
     spill, rules = work.spill, state.rules
     near = np.concatenate([part["near"] for part in state.parts], axis=1)
     names = [f"alike-{i:05}" for i in range(len(pieces))]
-    tasks = {name: (pieces[i], rules, state.points(i), near) for i, name in enumerate(names)}
+    tasks = {name: (pieces[i], rules, state.draw, state.points(i), near) for i, name in enumerate(names)}
     work.do("looking for contradictions", (0.98, 0.985), alike, tasks)
     places = [(name, int(spill.facts(name)["places"])) for name in names]
     shares = max(1, -(-4 * sum(count for _, count in places) // work.room.range))
@@ -48,9 +49,9 @@ def refuse_contradictions(work: Work, state: BuildState, pieces: list[Block]) ->
     spill.drop(*names)
 
 
-def alike(spill: Spill, name: str, block: Block, rules: Rules, points: str, near: Floats) -> None:
+def alike(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, points: str, near: Floats) -> None:
     """Write, for the places of a block whose `z` lies in the stretches `near` `(2, J)`, signature, label and number."""
-    looked = looked_up(spill, block, rules, points, near)
+    looked = looked_up(spill, block, rules, draw, points, near)
     label, data = looked.label, looked.data
     context = Context(data, data.tokens, rules.positions, rules.causal)
     # Labels are numbers `(P,)`, or reals `(P, m)` as the words that they are.
