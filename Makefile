@@ -1,6 +1,8 @@
 # Two commands do everything on a machine with Python 3.11+, make and git: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
+# The tests start hundreds of processes: where Python is told to write no bytecode, each would compile all its modules.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check browser bench tools docs serve lock clean
 .DEFAULT_GOAL := test

@@ -154,7 +154,7 @@ def _ask(model: Answering, asking: Asking, sequences: Sequences, step: Progress,
     import numpy as np
 
     refused = asking.refused(sequences)
-    rows = np.setdiff1d(np.arange(len(sequences)), list(refused))
+    rows = np.delete(np.arange(len(sequences)), list(refused))
     answers, compared = list[_Answer](), None
     if len(rows):
         asked = sequences.select(rows)
