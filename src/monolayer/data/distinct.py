@@ -56,6 +56,17 @@ def row_keys(table: NDArray[np.float32]) -> Words:
     )
 
 
+def by_cell_and_row(cell: Ints, table: NDArray[np.float32]) -> Ints:
+    """The order `(T,)` of rows of `table` `(T, d)` by their cells `(T,)`, and within a cell by their keys.
+
+    The order within a cell depends on its rows alone, not on where they stand; equal rows stay in the order they have.
+    """
+    order = np.argsort(row_keys(table), kind="stable")
+    # NumPy sorts whole numbers of 16 bits by counting, in a tenth of the time.
+    short = np.uint16 if len(cell) and int(cell.min()) >= 0 and int(cell.max()) < 1 << 16 else cell.dtype
+    return order[np.argsort(cell[order].astype(short), kind="stable")]
+
+
 def distinct_runs(values: Ints, lengths: Ints) -> Ints:
     """Cut `values` `(T,)` into runs of the given `lengths` `(N,)`, and number them so that equal runs share a number.
 

@@ -24,7 +24,7 @@ from monolayer.construct.consistency import equal_points
 from monolayer.construct.robust.build import NARROWEST, STAGE
 from monolayer.construct.robust.cover import Cells, cover
 from monolayer.construct.target import Target
-from monolayer.data.distinct import distinct_rows, row_keys
+from monolayer.data.distinct import by_cell_and_row, distinct_rows
 from monolayer.data.number_formats import FORMATS
 from monolayer.errors import ContradictionError, DataError, PrecisionError
 from monolayer.model.device import one_thread
@@ -267,7 +267,7 @@ def _cell_facts(job: StockTask, stream: CellStream, label: Ints, wanted: NDArray
         feature[part, :p] = codes[torch.from_numpy(place[point])] * torch.from_numpy(u[part]).float()[:, None]
         done = part.stop
     # The order depends on the facts alone, not on the order of the data.
-    order = np.lexsort((row_keys(feature.numpy()), token[number]))
+    order = by_cell_and_row(token[number], feature.numpy())
     tokens, start = np.unique(token[number[order]], return_index=True)
     start = np.append(start, len(order))
     cells = Cells(feature[torch.from_numpy(order)], label[number[order]], start, stream.usual[tokens])

@@ -38,7 +38,7 @@ from monolayer.construct.robust.stream import (
     several,
 )
 from monolayer.construct.task import Task
-from monolayer.data.distinct import row_keys
+from monolayer.data.distinct import by_cell_and_row
 from monolayer.errors import DataError, PrecisionError
 from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates
@@ -200,7 +200,7 @@ def _contested_points(task: Task, stream: RobustStream, only: Bools | None) -> C
     wanted = (wanted if only is None else wanted & only)[cell]
     with one_thread():
         point, feature = context_features(task, stream, _one_each(task) & wanted)
-    order = np.lexsort((row_keys(feature.numpy()), cell[point]))
+    order = by_cell_and_row(cell[point], feature.numpy())
     cells, start = np.unique(cell[point][order], return_index=True)
     feature, number = feature[torch.from_numpy(order)], point[order]
     points = Cells(feature, task.target.number[number], np.append(start, len(order)), stream.base[cells])
@@ -217,10 +217,13 @@ def _one_each(task: Task) -> Bools:
     length = data.lengths[target.labelling.rows(data, place)]
     assert task.group is not None  # the task is settled
     group = task.group
-    order = np.lexsort((length, group))
-    group = group[order]
-    one = np.zeros(len(order), dtype=bool)
-    one[order[np.append(True, group[1:] != group[:-1])]] = True
+    shortest = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(shortest, group, length)
+    place = np.flatnonzero(length == shortest[group])
+    first = np.full(len(shortest), len(group))
+    np.minimum.at(first, group[place], place)
+    one = np.zeros(len(group), dtype=bool)
+    one[first[first < len(group)]] = True
     return one
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from monolayer.arrays import Ints
-from monolayer.construct.robust.halfspaces import padded, widest
+from monolayer.construct.robust.halfspaces import ALIGNED, padded, widest
 from monolayer.construct.robust.hull import widest_slabs
 from monolayer.model.device import one_thread
 
@@ -168,7 +168,7 @@ def _alike_batches(cells: Cells, groups: list[Group]) -> list[list[list[Group]]]
     for cell, every in _by_cell(groups).items():
         for i in range(0, len(every), GROUPS_AT_ONCE):
             piece = every[i : i + GROUPS_AT_ONCE]
-            alike.setdefault((padded(len(cells.label[cells.own(cell)])), padded(len(piece))), []).append(piece)
+            alike.setdefault((padded(len(cells.label[cells.own(cell)]), ALIGNED), padded(len(piece))), []).append(piece)
     batches = []
     for (rows, columns), pieces in sorted(alike.items()):
         step = max(1, NUMBERS_PER_BATCH // (rows * max(cells.feature.shape[1], 2 * columns)))
@@ -196,7 +196,7 @@ def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]])
     check = partial(_check, stopped)
     check()
     place = [cells.own(groups[0].cell) for groups in part]
-    rows, columns = padded(place[0].stop - place[0].start), padded(len(part[0]))  # the same for all of them
+    rows, columns = padded(place[0].stop - place[0].start, ALIGNED), padded(len(part[0]))  # the same for all of them
     index = np.full((len(part), rows), -1)
     label, wanted = np.full((len(part), rows), -1), np.full((len(part), columns), -2)
     for i, (groups, own) in enumerate(zip(part, place, strict=True)):

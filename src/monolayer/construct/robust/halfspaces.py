@@ -7,32 +7,35 @@ must lie outside, 0 for the rest. The widest slab between the two kinds solves t
 
 *Primal*: any `w` gives the half-width `κ(w) = (min₊ z·w − max₋ z·w) / 2|w|` that it really has. *Dual*: any point of
 the hull of one kind and any point of the other are at least `2κ*` apart, and the multipliers of the iteration are such
-points, so a width that cannot be reached is known before the iteration has converged. Problems of one cell share `Z`,
-and with it one factor; problems of many cells are one batch. The iteration is ADMM with relaxation.
+points, so a width that cannot be reached is known before the iteration has converged. The iteration is ADMM with
+relaxation. No more than `p + 1` points carry a solution, so every problem is solved on its own hardest points, and each
+answer is measured on all points of its cell; problems of many cells, of one size, are one batch.
 
-Letters: `B` cells, `N` points in each (padded), `p` features, `G` columns.
+Letters: `B` cells, `N` points in each (padded), `p` features, `G` columns, `C` open problems, `R` of their rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-PENALTY = 0.03
-"""ρ of the iteration; it decides speed only. Good between 0.01 and 0.1 for features of size 1."""
+PENALTY = 0.1
+"""ρ of the iteration; it decides speed only. Good between 0.03 and 0.2 for features of size 1."""
 INTERCEPT = 3.0
 """The constant feature that stands for `b` in the iteration, which shrinks `b / 3` a little; the slab does not."""
 RELAX = 1.6
 """Over-relaxation of the iteration, in (1, 2)."""
 LOOKS = (12, 24, 64)
-"""Iterations after which the batch is looked at: it stops when every column is wide enough or known to be hopeless."""
-HARDEST_ROWS = 384
-"""Points of a cell that an iteration works on: the hardest ones. The rest are looked at between the iterations."""
-CHOICE_ROUNDS = 4
-"""How often the hardest points are chosen again; those chosen before stay, so no choice is undone."""
+"""Iterations after which problems are looked at: those wide enough, or known to be hopeless, are done."""
+HARDEST_ROWS = (128, 192)
+"""Points that a problem is solved on: the hardest ones; then again with as many, those chosen before among them."""
+PROBLEMS_AT_ONCE = 32
+"""Problems that are iterated together: their matrices stay in the cache from one iteration to the next."""
+ALIGNED = 16
+"""Rows are padded to a multiple of this: the bits of a product may depend on where a matrix begins."""
 
 
 class Slabs(NamedTuple):
@@ -50,14 +53,6 @@ class Slabs(NamedTuple):
         """Half of the width of every slab `(B, G)`."""
         return ((self.high - self.low) / 2.0)[:, 0]
 
-    def of(self, cells: Tensor) -> Slabs:
-        """The slabs of the cells in the mask `cells` `(B,)`."""
-        return Slabs(*(part[cells] for part in self))
-
-    def with_cells(self, cells: Tensor, other: Slabs) -> Slabs:
-        """These slabs, with those of the cells `cells` `(B',)` replaced by the slabs `other`."""
-        return Slabs(*(own.index_copy(0, cells, new) for own, new in zip(self, other, strict=True)))
-
 
 def widest(Z: Tensor, T: Tensor, enough: float, check: Callable[[], None] = lambda: None) -> Slabs:
     """Slabs for points `Z` `(B, N, p)` with signs `T` `(B, N, G)`, as wide as they come, or at least `enough`.
@@ -66,58 +61,40 @@ def widest(Z: Tensor, T: Tensor, enough: float, check: Callable[[], None] = lamb
     cell alone, not on the others of the batch. `check` is called every few iterations, and may raise to give up.
     """
     # The start: a least squares fit of the signs, every kind with the same weight.
-    weight = T.abs() / (T > 0).sum(1, keepdim=True).clamp_min(1) * (T > 0) + (T < 0) / (T < 0).sum(
-        1, keepdim=True
-    ).clamp_min(1)
+    inside, outside = T > 0, T < 0
+    share = [kind.sum(1, keepdim=True).clamp_min(1).reciprocal() for kind in (inside, outside)]
+    fit = torch.where(inside, share[0], torch.where(outside, -share[1], 0.0))
     gram = Z.transpose(1, 2) @ Z / Z.shape[1] + 0.05 * torch.eye(Z.shape[2])
-    result = best = latest = _look(Z, T, torch.linalg.solve(gram, Z.transpose(1, 2) @ (weight * T)))
+    best = latest = _look(Z, T, torch.linalg.solve(gram, Z.transpose(1, 2) @ fit))
     unsettled = (best.half_width < enough) & T.any(1)
-    chosen = torch.zeros(T.shape[:2], dtype=torch.bool)
-    cell = torch.arange(len(Z))  # those that are still worked on
-    for turn in range(CHOICE_ROUNDS):
-        going = unsettled.any(1)
-        if not bool(going.all()):
-            cell, Z, T, unsettled, chosen = (part[going] for part in (cell, Z, T, unsettled, chosen))
-            best, latest = best.of(going), latest.of(going)
+    chosen = torch.zeros_like(T, dtype=torch.bool)
+    for most in HARDEST_ROWS:
+        cell, column = torch.nonzero(unsettled, as_tuple=True)
         if len(cell) == 0:
             break
-        hardest = _hardest(T, latest, ~unsettled, chosen, HARDEST_ROWS << turn)
-        Zr = Z if hardest is None else Z.gather(1, hardest[..., None].expand(-1, -1, Z.shape[2]))
-        Tr = T if hardest is None else T.gather(1, hardest[..., None].expand(-1, -1, T.shape[2]))
+        rows = _hardest(T, latest, chosen, (cell, column), min(most, T.shape[1]))
         normal = latest.normal.clone()
-        for some, column in _columns_together(unsettled):
-            index = column[:, None].expand(-1, Z.shape[2], -1)
-            signs = Tr[some].gather(2, column[:, None].expand(-1, Tr.shape[1], -1))
-            signs = signs * unsettled[some].gather(1, column)[:, None]
-            w, hopeless = _iterate(Zr[some], signs, normal[some].gather(2, index), enough, check)
-            normal[some] = normal[some].scatter(2, index, w)
-            unsettled[some] = unsettled[some] & ~torch.zeros_like(unsettled[some]).scatter(1, column, hopeless)
+        for some in torch.arange(len(cell)).split(PROBLEMS_AT_ONCE):
+            b, g, row = cell[some], column[some], rows[some]
+            signs = T[b[:, None], row, g[:, None]]
+            w, hopeless = _iterate(Z[b[:, None], row], signs, normal[b, :, g], enough, check)
+            normal[b, :, g] = w
+            unsettled[b, g] = ~hopeless
         latest = _look(Z, T, normal)
         best = _wider(latest, best)
-        unsettled = unsettled & (best.half_width < enough)
-        result = result.with_cells(cell, best)
-        if hardest is None:
+        unsettled &= best.half_width < enough
+        if most >= T.shape[1]:
             break
-    return result
+    return best
 
 
-def padded(size: int) -> int:
-    """The size that `size` rows or columns are padded to, so that many cells share it: even, at most a quarter more.
+def padded(size: int, step: int = 2) -> int:
+    """The size that `size` rows or columns are padded to, so that many cells share it: a quarter more, or to `step`.
 
     A function of the size alone: a matrix product has the same bits in every batch, but not in every shape.
     """
-    step = max(2, 1 << max(0, (size - 1).bit_length() - 3))
+    step = max(step, 1 << max(0, (size - 1).bit_length() - 3))
     return -(-size // step) * step
-
-
-def _columns_together(wanted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cells `(B',)` with similar numbers of wanted columns `(B, G)`, and columns `(B', G')` that include these."""
-    most = wanted.sum(1).tolist()
-    size = torch.tensor([min(padded(max(1, count)), wanted.shape[1]) for count in most])
-    order = wanted.to(torch.int8).sort(dim=1, descending=True, stable=True).indices
-    for width in sorted(set(size.tolist())):
-        some = torch.nonzero(size == width)[:, 0]
-        yield some, order[some, :width]
 
 
 def _look(Z: Tensor, T: Tensor, w: Tensor) -> Slabs:
@@ -136,59 +113,59 @@ def _wider(one: Slabs, two: Slabs) -> Slabs:
     return Slabs(*(torch.where(better, *parts) for parts in zip(one, two, strict=True)))
 
 
-def _hardest(T: Tensor, slabs: Slabs, settled: Tensor, chosen: Tensor, rows: int) -> Tensor | None:
-    """Rows `(B, rows)`: those chosen before, and those deepest on the wrong side of open columns; None: all rows."""
-    if T.shape[1] <= rows + rows // 4:
-        return None
-    centre = (slabs.high + slabs.low) / 2.0
-    depth = torch.where((T != 0) & ~settled[:, None], T * (slabs.height - centre), torch.inf)
-    hardest = depth.amin(2).masked_fill(chosen, -torch.inf).topk(rows, dim=1, largest=False).indices
-    chosen.scatter_(1, hardest, True)
-    return hardest
+def _hardest(T: Tensor, slabs: Slabs, chosen: Tensor, problems: tuple[Tensor, Tensor], count: int) -> Tensor:
+    """Rows `(C, count)` of some problems: those chosen before, which `chosen` says, and the deepest on the wrong side.
+
+    Problems are the cells `problems[0]` and columns `problems[1]`, both `(C,)`.
+    """
+    cell, column = problems
+    sign, before = (part.transpose(1, 2)[cell, column] for part in (T, chosen))
+    centre = ((slabs.high + slabs.low) / 2.0)[cell, 0, column]
+    depth = sign * (slabs.height.transpose(1, 2)[cell, column] - centre[:, None])
+    depth = depth.masked_fill(sign == 0, torch.inf).masked_fill(before, -torch.inf)
+    rows = depth.topk(count, dim=1, largest=False).indices
+    chosen[cell[:, None], rows, column[:, None]] = True
+    return rows
 
 
 def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, check: Callable[[], None]) -> tuple[Tensor, Tensor]:
-    """`w` `(B, p, G)`, and which columns `(B, G)` cannot be as wide as `enough`."""
-    one = torch.full_like(Z[..., :1], INTERCEPT) * T.any(2, keepdim=True)
-    Za = torch.cat([Z, one], dim=2)
-    Zt = Za.transpose(1, 2)
-    factor = torch.linalg.inv(Zt @ Za + torch.eye(Za.shape[2]) / PENALTY) @ Zt
-    # State q: the constraint's slack is relu(q), its multiplier relu(−q). The target of `Z w` is T (1 + |q|); rows
-    # without a sign keep their value.
-    unsigned = (T == 0) & T.any(1, keepdim=True) & T.any(2, keepdim=True)
-    free = unsigned.to(T) if bool(unsigned.any()) else None
-    height = Z @ start
-    q = T * height
-    q = q / q.abs().mean(1, keepdim=True).clamp_min(1e-6) - 1.0
-    # A cell is left alone as soon as all of its columns are wide enough or hopeless, whatever the others do.
-    cell, done = torch.arange(len(Z)), 0
-    weights, lost = start.clone(), torch.zeros_like(T[:, 0], dtype=torch.bool)
+    """`w` `(C, p)` for points `(C, R, p)` with signs `(C, R)`, and which problems `(C,)` cannot be `enough` wide."""
+    # With every row times its sign the constraint is A w ≥ 1. Rows without a sign are zero, and pull nowhere.
+    A = torch.cat([Z, torch.full_like(Z[..., :1], INTERCEPT)], dim=2) * T[..., None]
+    inside, outside = (T > 0)[:, None], (T < 0)[:, None]
+    factor = torch.linalg.inv(A.transpose(1, 2) @ A + torch.eye(A.shape[2]) / PENALTY) @ A.transpose(1, 2)
+    # State q: the constraint's slack is relu(q), its multiplier relu(−q). One iteration is w = factor (1 + |q|) and
+    # q ← q + RELAX (A w − relu(q) − 1). Since relu(q) = (q + |q|) / 2, it is one product, of a symmetric matrix.
+    step = torch.diag_embed(torch.full_like(T, -RELAX / 2.0)).add_(A @ factor, alpha=RELAX)
+    # Vectors are rows in every product: with a column, its bits depend on how many problems there are.
+    q = start[:, None] @ A[..., :-1].transpose(1, 2)
+    q = q / q.abs().mean(2, keepdim=True).clamp_min(1e-6) - 1.0
+    problem, done = torch.arange(len(A)), 0
+    weights, lost = start.clone(), torch.zeros(len(A), dtype=torch.bool)
     for look in LOOKS:
         check()
-        # In place, in memory that the cache holds from one iteration to the next.
-        aim, slack, height = torch.empty_like(q), torch.empty_like(q), height.contiguous()
-        w = q.new_empty(len(q), Za.shape[2], q.shape[2])
+        aim = torch.empty_like(q)  # in memory that the cache holds from one iteration to the next
         for _ in range(look - done):
-            torch.abs(q, out=aim).add_(1.0).mul_(T)
-            torch.bmm(factor, aim if free is None else aim.addcmul_(free, height), out=w)
-            torch.bmm(Za, w, out=height)
-            torch.mul(T, height, out=aim).sub_(torch.clamp(q, min=0.0, out=slack)).sub_(1.0)
-            q.add_(aim, alpha=RELAX)
+            torch.abs(q, out=aim).add_(1.0)
+            q.baddbmm_(aim, step, beta=1.0 - RELAX / 2.0).sub_(RELAX / 2.0)
         done = look
+        w = (q.abs() + 1.0) @ factor.transpose(1, 2)
         pull = [
-            side / side.sum(1, keepdim=True).clamp_min(1e-9) for side in ((-q).relu() * (T > 0), (-q).relu() * (T < 0))
+            side / side.sum(2, keepdim=True).clamp_min(1e-9) for side in ((-q).relu() * inside, (-q).relu() * outside)
         ]
-        sure = torch.minimum(pull[0].sum(1), pull[1].sum(1)) > 0.5
-        apart = (Za[..., :-1].transpose(1, 2) @ (pull[0] - pull[1])).norm(dim=1)
+        sure = torch.minimum(pull[0].sum(2), pull[1].sum(2))[:, 0] > 0.5
+        apart = ((pull[0] + pull[1]) @ A[..., :-1]).norm(dim=2)[:, 0]
         hopeless = sure & (apart < 2.0 * enough)
-        low = torch.where(T < 0, height, -torch.inf).amax(1)
-        high = torch.where(T > 0, height, torch.inf).amin(1)
-        wide = high - low >= 2.0 * enough * w[:, :-1].norm(dim=1)
-        weights[cell], lost[cell] = w[:, :-1], hopeless
-        going = ~(wide | hopeless | ~T.any(1)).all(1)
+        height = w @ A.transpose(1, 2)
+        low, high = (torch.where(kind, height, torch.inf).amin(2)[:, 0] for kind in (outside, inside))
+        w = w[:, 0, :-1]
+        wide = low + high >= 2.0 * enough * w.norm(dim=1)
+        weights[problem], lost[problem] = w, hopeless
+        going = ~(wide | hopeless)
         if not bool(going.any()):
             break
         if not bool(going.all()):
-            cell, Za, T, factor, q, height = (part[going] for part in (cell, Za, T, factor, q, height))
-            free = None if free is None else free[going]
+            problem, A, factor, step, q, inside, outside = (
+                part[going] for part in (problem, A, factor, step, q, inside, outside)
+            )
     return weights, lost
