@@ -16,7 +16,7 @@ Letters: `B` cells, `N` points in each (padded), `p` features, `G` columns, `C` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -69,21 +69,24 @@ def widest(Z: Tensor, T: Tensor, enough: float, check: Callable[[], None] = lamb
     unsettled = (best.half_width < enough) & T.any(1)
     chosen = torch.zeros_like(T, dtype=torch.bool)
     for most in HARDEST_ROWS:
-        cell, column = torch.nonzero(unsettled, as_tuple=True)
-        if len(cell) == 0:
-            break
-        rows = _hardest(T, latest, chosen, (cell, column), min(most, T.shape[1]))
+        # Columns of a small cell share its points, and with them one factor; one of a large cell has rows of its own.
+        whole = T.shape[1] <= most
         normal = latest.normal.clone()
-        for some in torch.arange(len(cell)).split(PROBLEMS_AT_ONCE):
-            b, g, row = cell[some], column[some], rows[some]
-            signs = T[b[:, None], row, g[:, None]]
-            w, hopeless = _iterate(Z[b[:, None], row], signs, normal[b, :, g], enough, check)
-            normal[b, :, g] = w
-            unsettled[b, g] = ~hopeless
+        for cell, g in _columns_together(unsettled) if whole else _columns_alone(unsettled):
+            b = cell[:, None]
+            signs = T.transpose(1, 2)[b, g] * unsettled[b, g][..., None]
+            if whole:
+                points = Z[cell]
+            else:
+                rows = _hardest(signs, latest, chosen, (b, g), most)
+                points, signs = Z[b, rows], signs.gather(2, rows[:, None])
+            w, hopeless = _iterate(points, signs, normal.transpose(1, 2)[b, g], enough, check)
+            normal.transpose(1, 2)[b, g] = w
+            unsettled[b, g] &= ~hopeless
         latest = _look(Z, T, normal)
         best = _wider(latest, best)
         unsettled &= best.half_width < enough
-        if most >= T.shape[1]:
+        if whole or not bool(unsettled.any()):
             break
     return best
 
@@ -95,6 +98,22 @@ def padded(size: int, step: int = 2) -> int:
     """
     step = max(step, 1 << max(0, (size - 1).bit_length() - 3))
     return -(-size // step) * step
+
+
+def _columns_together(wanted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cells `(C,)` with similar numbers of wanted columns `(B, G)`, and columns `(C, G')` that include these."""
+    most = wanted.sum(1).tolist()
+    size = torch.tensor([min(padded(count), wanted.shape[1]) if count else 0 for count in most])
+    order = wanted.to(torch.int8).sort(dim=1, descending=True, stable=True).indices
+    for width in sorted(set(size.tolist()) - {0}):
+        some = torch.nonzero(size == width)[:, 0]
+        yield some, order[some, :width]
+
+
+def _columns_alone(wanted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """The wanted columns `(B, G)`, some at a time: their cells `(C,)`, and themselves `(C, 1)`."""
+    for part in torch.nonzero(wanted).split(PROBLEMS_AT_ONCE):  # type: ignore[no-untyped-call]
+        yield part[:, 0], part[:, 1:]
 
 
 def _look(Z: Tensor, T: Tensor, w: Tensor) -> Slabs:
@@ -114,58 +133,64 @@ def _wider(one: Slabs, two: Slabs) -> Slabs:
 
 
 def _hardest(T: Tensor, slabs: Slabs, chosen: Tensor, problems: tuple[Tensor, Tensor], count: int) -> Tensor:
-    """Rows `(C, count)` of some problems: those chosen before, which `chosen` says, and the deepest on the wrong side.
+    """Rows `(C, count)` of problems with signs `(C, 1, N)`: those in `chosen`, and the deepest on the wrong side.
 
-    Problems are the cells `problems[0]` and columns `problems[1]`, both `(C,)`.
+    Problems are given by their cells and columns, both `(C, 1)`.
     """
     cell, column = problems
-    sign, before = (part.transpose(1, 2)[cell, column] for part in (T, chosen))
+    before = chosen.transpose(1, 2)[cell, column]
     centre = ((slabs.high + slabs.low) / 2.0)[cell, 0, column]
-    depth = sign * (slabs.height.transpose(1, 2)[cell, column] - centre[:, None])
-    depth = depth.masked_fill(sign == 0, torch.inf).masked_fill(before, -torch.inf)
-    rows = depth.topk(count, dim=1, largest=False).indices
-    chosen[cell[:, None], rows, column[:, None]] = True
+    depth = T * (slabs.height.transpose(1, 2)[cell, column] - centre[..., None])
+    depth = depth.masked_fill(T == 0, torch.inf).masked_fill(before, -torch.inf)
+    rows = depth[:, 0].topk(count, dim=1, largest=False).indices
+    chosen[cell, rows, column] = True
     return rows
 
 
 def _iterate(Z: Tensor, T: Tensor, start: Tensor, enough: float, check: Callable[[], None]) -> tuple[Tensor, Tensor]:
-    """`w` `(C, p)` for points `(C, R, p)` with signs `(C, R)`, and which problems `(C,)` cannot be `enough` wide."""
-    # With every row times its sign the constraint is A w ≥ 1. Rows without a sign are zero, and pull nowhere.
-    A = torch.cat([Z, torch.full_like(Z[..., :1], INTERCEPT)], dim=2) * T[..., None]
-    inside, outside = (T > 0)[:, None], (T < 0)[:, None]
-    factor = torch.linalg.inv(A.transpose(1, 2) @ A + torch.eye(A.shape[2]) / PENALTY) @ A.transpose(1, 2)
-    # State q: the constraint's slack is relu(q), its multiplier relu(−q). One iteration is w = factor (1 + |q|) and
-    # q ← q + RELAX (A w − relu(q) − 1). Since relu(q) = (q + |q|) / 2, it is one product, of a symmetric matrix.
-    step = torch.diag_embed(torch.full_like(T, -RELAX / 2.0)).add_(A @ factor, alpha=RELAX)
-    # Vectors are rows in every product: with a column, its bits depend on how many problems there are.
-    q = start[:, None] @ A[..., :-1].transpose(1, 2)
+    """`w` `(C, G, p)` for points `(C, R, p)` with signs `(C, G, R)`; and which columns `(C, G)` are hopeless.
+
+    Columns are rows here: the bits of a product with one column depend on how many problems there are.
+    """
+    Za = torch.cat([Z, torch.full_like(Z[..., :1], INTERCEPT)], dim=2) * T.any(1)[..., None]
+    Zt = Za.transpose(1, 2).contiguous()
+    factor = Za @ torch.linalg.inv(Zt @ Za + torch.eye(Za.shape[2]) / PENALTY)
+    # State q: the constraint's slack is relu(q), its multiplier relu(−q). The target of `w Zᵀ` is T (1 + |q|); rows
+    # without a sign keep their value.
+    unsigned = (T == 0) & T.any(2, keepdim=True) & T.any(1, keepdim=True)
+    free = unsigned.to(T) if bool(unsigned.any()) else None
+    height = start @ Z.transpose(1, 2)
+    q = T * height
     q = q / q.abs().mean(2, keepdim=True).clamp_min(1e-6) - 1.0
-    problem, done = torch.arange(len(A)), 0
-    weights, lost = start.clone(), torch.zeros(len(A), dtype=torch.bool)
+    # A problem is left alone as soon as all of its columns are wide enough or hopeless, whatever the others do.
+    problem, done = torch.arange(len(Z)), 0
+    weights, lost = start.clone(), torch.zeros_like(T[..., 0], dtype=torch.bool)
     for look in LOOKS:
         check()
-        aim = torch.empty_like(q)  # in memory that the cache holds from one iteration to the next
+        # In place, in memory that the cache holds from one iteration to the next.
+        aim, slack, height = torch.empty_like(q), torch.empty_like(q), height.contiguous()
+        w = q.new_empty(*q.shape[:2], Za.shape[2])
         for _ in range(look - done):
-            torch.abs(q, out=aim).add_(1.0)
-            q.baddbmm_(aim, step, beta=1.0 - RELAX / 2.0).sub_(RELAX / 2.0)
+            torch.abs(q, out=aim).add_(1.0).mul_(T)
+            torch.bmm(aim if free is None else aim.addcmul_(free, height), factor, out=w)
+            torch.bmm(w, Zt, out=height)
+            torch.mul(T, height, out=aim).sub_(torch.clamp(q, min=0.0, out=slack)).sub_(1.0)
+            q.add_(aim, alpha=RELAX)
         done = look
-        w = (q.abs() + 1.0) @ factor.transpose(1, 2)
         pull = [
-            side / side.sum(2, keepdim=True).clamp_min(1e-9) for side in ((-q).relu() * inside, (-q).relu() * outside)
+            side / side.sum(2, keepdim=True).clamp_min(1e-9) for side in ((-q).relu() * (T > 0), (-q).relu() * (T < 0))
         ]
-        sure = torch.minimum(pull[0].sum(2), pull[1].sum(2))[:, 0] > 0.5
-        apart = ((pull[0] + pull[1]) @ A[..., :-1]).norm(dim=2)[:, 0]
+        sure = torch.minimum(pull[0].sum(2), pull[1].sum(2)) > 0.5
+        apart = ((pull[0] - pull[1]) @ Za[..., :-1]).norm(dim=2)
         hopeless = sure & (apart < 2.0 * enough)
-        height = w @ A.transpose(1, 2)
-        low, high = (torch.where(kind, height, torch.inf).amin(2)[:, 0] for kind in (outside, inside))
-        w = w[:, 0, :-1]
-        wide = low + high >= 2.0 * enough * w.norm(dim=1)
-        weights[problem], lost[problem] = w, hopeless
-        going = ~(wide | hopeless)
+        low = torch.where(T < 0, height, -torch.inf).amax(2)
+        high = torch.where(T > 0, height, torch.inf).amin(2)
+        wide = high - low >= 2.0 * enough * w[..., :-1].norm(dim=2)
+        weights[problem], lost[problem] = w[..., :-1], hopeless
+        going = ~(wide | hopeless | ~T.any(2)).all(1)
         if not bool(going.any()):
             break
         if not bool(going.all()):
-            problem, A, factor, step, q, inside, outside = (
-                part[going] for part in (problem, A, factor, step, q, inside, outside)
-            )
+            problem, Za, Zt, T, factor, q, height = (part[going] for part in (problem, Za, Zt, T, factor, q, height))
+            free = None if free is None else free[going]
     return weights, lost
