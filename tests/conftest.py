@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,10 +77,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason="about the bits of one seed"))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """The collector of garbage waits: it would look at all modules again and again, and find next to nothing."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What is imported and collected stays, so the collector of garbage need not look at it again and again."""
+    """What is imported and collected stays, so the collector of garbage need not look at it later either.
+
+    Nor so often: what tests parse or build is many objects that live for a moment.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

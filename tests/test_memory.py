@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 from weakref import ref
 
@@ -152,29 +153,40 @@ EVERYWHERE: dict[str, tuple[Callable[[], Any], Any]] = {
 @pytest.mark.parametrize("kind", EVERYWHERE)
 @pytest.mark.parametrize("new", [0.75, float("nan")])
 def test_whatever_number_is_changed_predict_is_the_network(kind: str, new: float) -> None:
-    """Every number of every column of small tensors, and some of large ones; a NaN anywhere, too."""
+    """Every number of every column of small tensors, and some rows of large ones; a NaN anywhere, too."""
     build, rows = EVERYWHERE[kind]
     model = build()
     assert np.allclose(model.predict(rows, path="fast"), model.predict(rows, path="dense"), rtol=1e-9, atol=1e-9)
     whole = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for name, tensor in model.named_parameters():
-        places = range(tensor.numel()) if tensor.numel() <= 50 else range(0, tensor.numel(), tensor.numel() // 20)
-        for place in places:
+        for place in _places(tensor.shape):
             with torch.no_grad():
-                tensor.view(-1)[place] += new
-            found, wanted = (_answers(model, rows, path) for path in ("auto", "dense"))
+                tensor[place] += new
+            found, wanted = _answers(model, rows)
             assert (found is None) == (wanted is None), (name, place)
             assert found is None or np.allclose(found, wanted, rtol=1e-9, atol=1e-9), (name, place)
             with torch.no_grad():
                 tensor.copy_(whole[name])
 
 
-def _answers(model: ml.Monolayer, rows: Any, path: Any) -> Any:
-    """What a model answers; None where it refuses, because there is no number to give."""
+def _places(shape: torch.Size) -> Iterator[tuple[int, ...]]:
+    """All places of a matrix; of a longer dimension, such as that of neurons or ids, two, the middle and the last."""
+    return product(*(range(size) if size <= 8 else (0, 1, size // 2, size - 1) for size in shape))
+
+
+def _answers(model: ml.Monolayer, rows: Any) -> list[Any]:
+    """What a model answers, and what its network does; None where it refuses, because there is no number to give."""
     try:
-        return model.predict(rows, path=path)
+        asked = model.encode(rows)
     except ml.DataError:
-        return None
+        return [None, None]
+    found: list[Any] = []
+    for path in ("auto", "dense"):
+        try:
+            found.append(model.labels(asked, path=path))
+        except ml.DataError:
+            found.append(None)
+    return found
 
 
 def test_an_approximator_with_another_quantizer_answers_by_its_dense_form() -> None:
