@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from monolayer.arrays import (
+    Array,
     Floats,
     Ints,
     Numbers,
@@ -186,11 +187,12 @@ def rows_of(flat: Numbers, count: int, order: Numbers) -> Numbers:
     return torch.stack(words, dim=1).view(flat.dtype).reshape(-1)
 
 
-def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
+def token_major(code: Digits, moved: Numbers, place: Numbers | None, label: Array | None = None) -> InOrder:
     """The sums of the code of each token and what its sequence is moved by, in order, without sorting so many floats.
 
     `code` `(T,)`: whole numbers. `moved` `(N,)`: one number per sequence, which differ by less than 1/2; all sequences
-    are of one length. `place` `(P,)`: the tokens that are wanted; None: all.
+    are of one length. `place` `(P,)`: the tokens that are wanted; None: all. `label` `(T,)`: what is wanted of each
+    token instead of its place, if all tokens are.
 
     Sums are in order of code, and of `moved` for equal codes. So it is enough to sort the sequences, and then the codes
     in that order by a stable sort of short numbers. What moves a sequence is then picked in the order in which it lies,
@@ -205,6 +207,7 @@ def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
         labelled[place], number[place] = True, whole_numbers(len(place), place, short=True)
         kept = places(rows_of(labelled, count, by_moved))
         digits = pick(digits, kept)
+    label = None if label is None else rows_of(label, count, by_moved)
     in_order = digits_in_order(digits)
     moved = pick(moved, by_moved)
     fused = passes(digits)
@@ -222,6 +225,8 @@ def token_major(code: Digits, moved: Numbers, place: Numbers | None) -> InOrder:
         if code.low != 0.0:
             sum_ += code.low  # exact: whole numbers
         sum_ += pick(moved, row)
+        if label is not None:
+            return InOrder(sum_, pick(label, at))
         at = pick(back, row) + at
         return InOrder(sum_, at if number is None else pick(number, at))
 

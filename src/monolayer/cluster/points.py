@@ -19,7 +19,7 @@ from monolayer.cluster.blocks import Block, Rules
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.encoded import Encoded
-from monolayer.construct.line.points import Points, contextual_points, too_narrow
+from monolayer.construct.line.points import Points, labels_on_line, too_narrow
 
 LOOKED_AT_FIRST, LOOKED_AT_EACH = 64, 4
 """How many points behind a range are searched first for a place to end it: in all, and at least per slice."""
@@ -31,15 +31,10 @@ def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw
     """Write the points of a block in order, where ranges begin among them, and the ends of `z` and of the contexts."""
     data = block.data(spill, rules)
     encoded = Encoded(draw, rules.tokens(data))
-    points = contextual_points(encoded, rules.target(rules.places(data)))
-    labels = block.labels(spill, rules, data)
-    label = np.empty(labels.shape, labels.dtype)
-    for part in slices(len(label)):
-        label[part] = labels.take(points.order[part], axis=0)
-    inner = np.searchsorted(points.z, splitters, side="left")
-    bounds = np.concatenate([[0], inner, [len(points.z)]])
-    ends = points.z[[0, -1]] if len(points.z) else points.z
-    spill.write(name, [points.z, label], bounds=bounds, ends=ends, extent=np.array(ends_of(encoded.contexts)))
+    z, label = labels_on_line(encoded, rules.target(rules.places(data)), block.labels(spill, rules, data))
+    bounds = np.concatenate([[0], np.searchsorted(z, splitters, side="left"), [len(z)]])
+    ends = z[[0, -1]] if len(z) else z
+    spill.write(name, [z, label], bounds=bounds, ends=ends, extent=np.array(ends_of(encoded.contexts)))
 
 
 class PointColumns(NamedTuple):

@@ -13,7 +13,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from monolayer.arrays import Ints, Numbers, ends_of, exponent, home, larger, part_by_part, pick, places, plus
+import numpy as np
+
+from monolayer.arrays import (
+    Array,
+    Floats,
+    Ints,
+    Numbers,
+    ends_of,
+    exponent,
+    home,
+    larger,
+    part_by_part,
+    pick,
+    places,
+    plus,
+    slices,
+)
 from monolayer.construct.line.alphabet import UNIT
 from monolayer.construct.line.encoded import Encoded
 from monolayer.construct.target import Target
@@ -97,15 +113,36 @@ def contextual_points(encoded: Encoded, target: Target, kappa: float | None = No
     return Points(*in_order, kappa, encoded.point_error(kappa), encoded.draw.unit)
 
 
-def _by_code(encoded: Encoded, kappa: float, reach: float, place: Numbers | None) -> InOrder | None:
-    """Points in order of code, then of context, if codes are whole numbers and contexts move them by 1/2 at most."""
+def labels_on_line(encoded: Encoded, target: Target, label: Array) -> tuple[Floats, Array]:
+    """The points of all labelled places in order, `z` `(P,)` of `contextual_points`, and the label of each.
+
+    `label` `(P,)` or `(P, m)`: the labels, which lie in an array, as the tokens do.
+    """
+    if target.labelling.at_tokens and target.place is None and label.ndim == 1:
+        low, high = ends_of(encoded.contexts)
+        by_code = _by_code(encoded, encoded.kappa_for(high - low), high - low, None, label)
+        if by_code is not None:
+            return by_code.numbers, by_code.places
+    points, in_order = contextual_points(encoded, target), np.empty(label.shape, label.dtype)
+    for part in slices(len(label)):
+        in_order[part] = label.take(points.order[part], axis=0)
+    return points.z, in_order
+
+
+def _by_code(
+    encoded: Encoded, kappa: float, reach: float, place: Numbers | None, label: Array | None = None
+) -> InOrder | None:
+    """Points in order of code, then of context, if codes are whole numbers and contexts move them by 1/2 at most.
+
+    `label`: what is wanted of each instead of its place (`token_major`).
+    """
     tokens = encoded.tokens
     rectangular = len(tokens.rows) == len(tokens.lengths) * tokens.longest
     worth_it = rectangular and not tokens.causal and tokens.longest >= WORTH_IT
     if not (worth_it and encoded.draw.whole_codes and kappa * reach <= 0.5):
         return None
     digits = encoded.digits()
-    return None if digits is None else token_major(digits, kappa * encoded.contexts, place)
+    return None if digits is None else token_major(digits, kappa * encoded.contexts, place, label)
 
 
 def _sums(encoded: Encoded, kappa: float) -> Numbers:
