@@ -24,6 +24,8 @@ UNHASHED = ("summary",)
 """Keys left out of the digest: the summary, which an edited model does not have."""
 WINDOW = 1024
 """Neurons of either side among which common ones are looked for at a time."""
+LONGEST_COMPARED = 1 << 15
+"""Neurons that are compared as they stand at a time, at most: their bits stay in the cache."""
 
 ConfigChange = dict[str, dict[str, Any]]
 """Keys of a configuration that change, with their values `before` and `after`; a side without the key is left out."""
@@ -193,12 +195,41 @@ def _neuron_splices(old: NamedArrays, new: NamedArrays, axes: NeuronAxes) -> tup
 
 
 def _common_neurons(one: _Neurons, two: _Neurons) -> tuple[Ints, Ints]:
-    """Numbers, in `one` and in `two`, of the neurons that both have in the same order, equal in all their bits."""
-    mine, theirs = _common(_keys(one.own, one.count), _keys(two.own, two.count))
-    for a, b in zip(one.own, two.own, strict=True):  # equal keys do not prove equal rows
-        equal = _same_rows(a[mine], b[theirs])
-        mine, theirs = mine[equal], theirs[equal]
+    """Numbers, in `one` and in `two`, of neurons that both have in the same order, equal in all their bits.
+
+    Stretches that are equal are compared as they stand. Where one ends, as many neurons of either side as `WINDOW` are
+    compared by their keys, and more if these have none in common.
+    """
+    common = [np.zeros((2, 0), np.int64)]
+    i, j, size = 0, 0, WINDOW
+    while i < one.count and j < two.count:
+        equal = _equal_stretch(one, two, i, j)
+        common.append(np.arange(equal) + np.array([[i], [j]]))
+        i, j = i + equal, j + equal
+        pair = _pairs([part[i : i + size] for part in one.own], [part[j : j + size] for part in two.own])
+        if pair.size:
+            common.append(pair + np.array([[i], [j]]))
+            i, j, size = i + int(pair[0, -1]) + 1, j + int(pair[1, -1]) + 1, WINDOW
+        elif size >= max(one.count - i, two.count - j):
+            break
+        else:
+            size *= 4
+    mine, theirs = np.concatenate(common, axis=1)
     return mine, theirs
+
+
+def _equal_stretch(one: _Neurons, two: _Neurons, i: int, j: int) -> int:
+    """How many neurons from `i` on in `one` are the bits of those from `j` on in `two`."""
+    done, size, most = 0, WINDOW, min(one.count - i, two.count - j)
+    while done < most:
+        step = min(size, most - done)
+        for a, b in zip(one.own, two.own, strict=True):
+            equal = _same_rows(a[i + done : i + done + step], b[j + done : j + done + step])
+            step = step if equal.all() else int(equal.argmin())
+        if step == 0:
+            break
+        done, size = done + step, min(2 * size, LONGEST_COMPARED)
+    return done
 
 
 def _row_splices(name: str, old: Array | None, new: Array | None) -> list[Splice]:
@@ -217,34 +248,21 @@ def _splice_if_any(name: str, axis: int, old: Array, new: Array, out: Ints, put:
     return [Splice(name, axis, out, put, old[out], new[put])] if len(out) or len(put) else []
 
 
-def _common(one: Words, two: Words) -> tuple[Ints, Ints]:
-    """Places of equal keys `(K,)` in `one` and in `two`, rising in both. Keys are compared a window at a time."""
-    common = [np.zeros((2, 0), np.int64)]
-    i, j, size = 0, 0, WINDOW
-    while i < len(one) and j < len(two):
-        a, b = one[i : i + size], two[j : j + size]
-        if np.array_equal(a, b):  # the usual case, for which nothing need be sorted
-            pair = np.tile(np.arange(len(a)), (2, 1))
-        else:
-            pair = np.stack(np.intersect1d(a, b, return_indices=True)[1:])
-            pair = pair[:, pair[0].argsort()]
-            pair = pair[:, np.diff(np.maximum.accumulate(pair[1]), prepend=-1) > 0]
-        if pair.size:
-            common.append(pair + np.array([[i], [j]]))
-            i, j, size = i + int(pair[0, -1]) + 1, j + int(pair[1, -1]) + 1, WINDOW
-        elif size >= max(len(one) - i, len(two) - j):
-            break
-        else:
-            size *= 4
-    mine, theirs = np.concatenate(common, axis=1)
-    return mine, theirs
+def _pairs(one: list[Array], two: list[Array]) -> Ints:
+    """Places `(2, K)` of neurons that both sides have, rising in both; a side has rows of each of its tensors."""
+    pair = np.stack(np.intersect1d(_keys(one), _keys(two), return_indices=True)[1:])
+    pair = pair[:, pair[0].argsort()]
+    pair = pair[:, np.diff(np.maximum.accumulate(pair[1]), prepend=-1) > 0]
+    for a, b in zip(one, two, strict=True):  # equal keys do not prove equal rows
+        pair = pair[:, _same_rows(a[pair[0]], b[pair[1]])]
+    return pair
 
 
-def _keys(parts: list[Array], count: int) -> Words:
+def _keys(parts: list[Array]) -> Words:
     """A hash per neuron `(count,)`, the sum of its words times odd numbers: equal if the bits are, and rarely else."""
-    keys, odd = np.zeros(count, np.uint64), 0x9E3779B97F4A7C15
+    keys, odd = np.zeros(len(parts[0]), np.uint64), 0x9E3779B97F4A7C15
     for rows in parts:
-        for column in bits(rows.reshape(count, math.prod(rows.shape[1:]))).T:
+        for column in bits(rows.reshape(len(rows), math.prod(rows.shape[1:]))).T:
             keys += column.astype(np.uint64) * np.uint64(odd)
             odd = odd * 0xBF58476D1CE4E5B9 % 2**64
     return keys

@@ -142,7 +142,7 @@ def without(subject: Subject, data: Sequences, rows: Ints) -> Edited:
     """The data without these rows; a fact that other rows teach too stays, and is counted."""
     if len(rows) == len(data):
         raise DataError("this would forget all rows of the data; at least one must stay")
-    asked, rest = data.select(rows), data.select(np.setdiff1d(np.arange(len(data)), rows))
+    asked, rest = data.select(rows), data.select(np.delete(np.arange(len(data)), rows))
     if rest.labels is not None and len(rest.labels.values) == 0:
         raise DataError("this would forget all rows that have a label; at least one must stay")
     if asked.labels is None and not (asked.lengths > 1).any():
@@ -186,7 +186,7 @@ def _with_answers(subject: Subject, data: Sequences, asked: Sequences) -> Edited
     _equal_facts(subject, asked, data)  # an error if answers contradict each other
     matches = _equal_rows(subject, data.only_prompts(), asked.only_prompts(), ": use insert to add it")
     new = asked.select(matches.asked)
-    others = np.setdiff1d(np.arange(len(data)), matches.places)
+    others = np.delete(np.arange(len(data)), matches.places)
     before = [data.texts(row)[1] for row in matches.first.tolist()]
     touched = np.unique(np.concatenate([asked.tokens, data.select(matches.places).tokens]))
     edited = new

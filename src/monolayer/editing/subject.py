@@ -264,7 +264,7 @@ class Own:
         """
         card = self.model.card
         answered: list[Answered] = [None] * card.labelling.count(data)
-        rows = np.setdiff1d(np.arange(len(data)), list(unanswerable(self.model, data)))
+        rows = np.delete(np.arange(len(data)), list(unanswerable(self.model, data)))
         if len(rows):
             part = replace(data, labels=None).select(rows)
             values = card.decode(self.model.labels(self.model.encode(part))).tolist()
