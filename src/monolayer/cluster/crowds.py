@@ -12,7 +12,7 @@ import numpy as np
 
 from monolayer.arrays import Array, Floats, Ints
 from monolayer.cluster.blocks import Block, Rules
-from monolayer.cluster.points import point_columns
+from monolayer.cluster.points import point_z
 from monolayer.cluster.spill import Spill
 from monolayer.construct.line.draw import Draw
 from monolayer.construct.line.encoded import Encoded
@@ -62,19 +62,20 @@ class FoundPlaces(NamedTuple):
     place_in_block: Ints
 
 
-def looked_up(spill: Spill, block: Block, rules: Rules, draw: Draw, points: str, wanted: Floats) -> FoundPlaces:
+def looked_up(spill: Spill, block: Block, rules: Rules, draw: Draw, points: str, wanted: Floats) -> FoundPlaces | None:
     """The labelled places of a block whose `z` lies in one of the stretches `wanted` `(2, J)`, in the block's order.
+
+    None if there are none, as in most blocks.
 
     `points`: the piece of the spill folder that holds the points of the block under this draw. It does not say which
     places they are: points of the sequences that may have one of these are computed again, with the same bits.
     """
-    every = point_columns(spill, points, rules)
-    seen = every.z[_in_stretches(every.z, wanted)]
-    if len(seen) == 0:  # of most blocks
-        nowhere = np.zeros(0, np.int64)
-        return FoundPlaces(seen, every.label[:0], block.data(spill, rules, np.zeros(1, np.int64)), nowhere, nowhere)
+    z = point_z(spill, points)
+    seen = z[_in_stretches(z, wanted)]
+    if len(seen) == 0:
+        return None
     extent = spill.facts(points)["extent"]
-    rows = _rows_that_may_have(block, block.data(spill, rules), rules, draw, extent, np.sort(seen))
+    rows = _rows_that_may_have(block.data(spill, rules), rules, draw, extent, np.sort(seen))
     data = block.data(spill, rules, rows)
     known = rules.places(data)
     found = contextual_points(Encoded(draw, rules.tokens(data)), rules.target(known))
@@ -97,8 +98,8 @@ def _in_stretches(z: Floats, wanted: Floats) -> Ints:
     return inside(np.searchsorted(z, wanted[0]), np.searchsorted(z, wanted[1], side="right"))
 
 
-def _rows_that_may_have(block: Block, data: Sequences, rules: Rules, draw: Draw, extent: Floats, z: Floats) -> Ints:
-    """The sequences of a block, `data`, that may have one of the points `z`, in order; `extent`: that of all contexts.
+def _rows_that_may_have(data: Sequences, rules: Rules, draw: Draw, extent: Floats, z: Floats) -> Ints:
+    """Which sequences of `data` may have one of the points `z`, in order; `extent`: that of all contexts.
 
     A point is `t + κ c`. Sums are rounded, which keeps their order: so a token of code `t` has points between the sums
     of `t` with both ends of `κ c`, and most have none of `z` there.
@@ -113,6 +114,11 @@ def _rows_that_may_have(block: Block, data: Sequences, rules: Rules, draw: Draw,
 def held(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, points: str, wanted: Floats) -> None:
     """Write the points of a block that lie in crowds `wanted` `(2, J)`, with their sequences, as the piece `name`."""
     crowd = looked_up(spill, block, rules, draw, points, wanted)
+    if crowd is None:
+        none, shape = np.zeros(0, np.int64), (0, rules.reals) if rules.reals else 0
+        label = np.zeros(shape, rules.label_type)
+        spill.write(name, [], z=np.zeros(0), label=label, position=none, lengths=none, tokens=none)
+        return
     data, row = crowd.data, crowd.place
     position = row[:0]
     if rules.labelling.at_tokens:

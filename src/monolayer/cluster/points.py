@@ -1,8 +1,8 @@
 """Every labelled place of a block as one number, in order and cut by `z` into ranges; ranges, gathered and sorted.
 
-`points-B` holds, of the points of block `B` in order, `z` and the label. Which labelled places they are is found out
-again for the few that are looked up (`crowds.py`).
-A range ends where no crowd does (`construct/line/cascade.py`), so that each is made into steps by itself.
+`points-B` holds, of the points of block `B` in order, `z` and the label; which labelled places they are is found out
+again for the few that are looked up (`crowds.py`). A range ends where no crowd does (`construct/line/cascade.py`), so
+that each is made into steps by itself.
 """
 
 from __future__ import annotations
@@ -37,22 +37,10 @@ def write_points(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw
     spill.write(name, [z, label], bounds=bounds, ends=ends, extent=np.array(ends_of(encoded.contexts)))
 
 
-class PointColumns(NamedTuple):
-    """The points of a block, in order, as they lie in its file: `z` `(P,)`, label `(P,)` or `(P, m)`."""
-
-    z: Floats
-    label: Array
-
-
-def point_columns(spill: Spill, name: str, rules: Rules) -> PointColumns:
-    """The points of a block. Of the file only the pages that somebody looks at are read."""
-    total, size, kind = int(spill.facts(name)["bounds"][-1]), max(1, rules.reals), rules.label_type
-    if total == 0:
-        return PointColumns(np.zeros(0), np.zeros((0, size) if rules.reals else 0, kind))
-    content = np.memmap(spill.numbers(name), np.uint8, "r")
-    z, label = np.split(content, [8 * total])
-    labels = label.view(kind)
-    return PointColumns(z.view(np.float64), labels.reshape(-1, size) if rules.reals else labels)
+def point_z(spill: Spill, name: str) -> Floats:
+    """`z` `(P,)` of the points of a block, in order. Of the file only the pages that somebody looks at are read."""
+    total = int(spill.facts(name)["bounds"][-1])
+    return np.memmap(spill.numbers(name), np.float64, "r", shape=total).view(np.ndarray) if total else np.zeros(0)
 
 
 def splitters(values: Floats, ranges: int) -> Floats:

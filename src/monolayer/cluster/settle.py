@@ -52,6 +52,9 @@ def refuse_contradictions(work: Work, state: BuildState, pieces: list[Block]) ->
 def alike(spill: Spill, name: str, block: Block, rules: Rules, draw: Draw, points: str, near: Floats) -> None:
     """Write, for the places of a block whose `z` lies in the stretches `near` `(2, J)`, signature, label and number."""
     looked = looked_up(spill, block, rules, draw, points, near)
+    if looked is None:
+        spill.write(name, [], places=0)
+        return
     label, data = looked.label, looked.data
     context = Context(data, data.tokens, rules.positions, rules.causal)
     # Labels are numbers `(P,)`, or reals `(P, m)` as the words that they are.

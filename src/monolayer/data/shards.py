@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from monolayer.arrays import Array, Ints
+from monolayer.arrays import NUMBERS_IN_CACHE, Array, Ints
 from monolayer.data.growing import Growing
 from monolayer.data.names import Names
 from monolayer.data.npz import array_sizes
@@ -116,15 +116,20 @@ def used(names: Names | None, rows: Ints) -> UsedNames:
     The new row numbers have the smallest integer type that holds them.
     """
     assert names is not None  # the parts are of one kind
-    count = np.bincount(rows, minlength=len(names))
+    count, numbers = np.zeros(len(names), np.int64), np.empty(len(rows), np.min_scalar_type(max(len(names) - 1, 0)))
+    at_once = max(NUMBERS_IN_CACHE, 4 * len(names))
+    for start in range(0, len(rows), at_once):  # what was just counted lies in the cache when it is shortened
+        part = slice(start, start + at_once)
+        count += np.bincount(rows[part], minlength=len(names))
+        numbers[part] = rows[part]
     there = np.flatnonzero(count)
     kind = np.min_scalar_type(max(len(there) - 1, 0))
     if len(there) and there[-1] == len(there) - 1:  # no name below the last is missing: all keep their numbers
-        numbers = rows.astype(kind)
+        numbers = numbers.astype(kind, copy=False)
     else:
         place = np.zeros(len(names), kind)
         place[there] = np.arange(len(there))
-        numbers = place.take(rows)
+        numbers = place.take(numbers)
     if names.integers:
         return UsedNames(np.asarray(names.decode(there), dtype=np.int64), numbers, count[there])
     return UsedNames([str(names.names[row]) for row in there.tolist()], numbers, count[there])
