@@ -164,11 +164,16 @@ def _sampled_logits(facts: FolderFacts, arrays: Mapping[str, Floats], data: Sequ
     row = facts.labelling.rows(data, there)
     ids, sampled = data.tokens + len(facts.architecture.special), []
     for some, length in same_length_batches(facts, np.unique(row), data.lengths):
-        here = np.isin(row, some)
-        at, column = None, np.array(0)
-        if facts.labelling.at_tokens:
-            at, column = np.unique(data.position[there[here]] + 1, return_inverse=True)
-        sequences = np.insert(ids[data.offsets[some][:, None] + np.arange(length)], 0, BEGIN, axis=1)
-        logits = network.logits(sequences, network.asked if at is None else at)
-        sampled.append(logits[np.searchsorted(some, row[here]), column])
+        here = there[np.isin(row, some)]
+        # One place of each sequence is asked: neurons cost most, and the other places would cost as much.
+        asked = (
+            [network.asked]
+            if not facts.labelling.at_tokens
+            else [np.array([place + 1]) for place in np.unique(data.position[here]).tolist()]
+        )
+        for at in asked:
+            own = here if isinstance(at, slice) else here[data.position[here] + 1 == at]
+            rows = facts.labelling.rows(data, own)
+            sequences = np.insert(ids[data.offsets[rows][:, None] + np.arange(length)], 0, BEGIN, axis=1)
+            sampled.append(network.logits(sequences, at)[:, 0])
     return sampled

@@ -155,10 +155,11 @@ def _extended_bch(m: int, designed: int) -> NDArray[np.int64]:
 def largest_cosine(vectors: NDArray[np.float64], rows: Ints) -> NDArray[np.float64]:
     """For some rows of `vectors` `(V, e)` of equal norm, the largest cosine of each with another."""
     size = float((vectors[0] ** 2).sum()) if len(vectors) else 1.0
+    rows, which = np.unique(rows, return_inverse=True)
     best = np.full(len(rows), -1.0)
     for begin in range(0, len(rows), 512):
         part = rows[begin : begin + 512]
         product = vectors[part] @ vectors.T / size
         product[np.arange(len(part)), part] = -1.0
         best[begin : begin + 512] = product.max(axis=1, initial=-1.0)
-    return best
+    return best[which]
