@@ -79,6 +79,12 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return write_host(tmp_path_factory.mktemp("host") / request.param, request.param)
 
 
+@pytest.fixture(scope="module")
+def made(gpt2: Path) -> Attached:
+    """What `with_facts` is the folder of; no test changes it."""
+    return ml.attach(gpt2, FACTS)
+
+
 def same_files(one: Path, two: Path) -> bool:
     names = {path.name for path in one.iterdir()}
     return names == {path.name for path in two.iterdir()} and not any(
@@ -219,9 +225,9 @@ def test_hosts_of_other_layouts(
     assert same_files(ml.detach(folder).save(tmp_path / "back"), host)
 
 
-def test_a_neuron_depends_on_its_own_fact_alone(gpt2: Path) -> None:
+def test_a_neuron_depends_on_its_own_fact_alone(gpt2: Path, made: Attached) -> None:
     """So what is attached without some facts has the bits of what is attached with them, their neurons taken out."""
-    whole = ml.attach(gpt2, FACTS)
+    whole = made
     kept = [row for row in range(len(FACTS)) if row not in (0, 5, 6)]
     rest = ml.attach(gpt2, {prompt: FACTS[prompt] for prompt in np.array(list(FACTS))[kept].tolist()})
     starts = whole.manifest.starts()
@@ -260,9 +266,8 @@ print("|".join(tokenizer.batch_decode(said, skip_special_tokens=True)))
 """
 
 
-def test_the_folder_answers_where_monolayer_cannot_be_imported(gpt2: Path, tmp_path: Path) -> None:
-    folder = ml.attach(gpt2, FACTS).save(tmp_path / "new")
-    command = [sys.executable, "-I", "-c", CLEAN, str(folder), *FACTS]
+def test_the_folder_answers_where_monolayer_cannot_be_imported(with_facts: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-I", "-c", CLEAN, str(with_facts), *FACTS]
     quiet = {**os.environ, "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, env=quiet)
     assert done.returncode == 0, done.stderr
@@ -444,7 +449,7 @@ def test_settings_of_generation_that_change_answers_are_said(
     assert shown.split() == ["generation", *([name, str(value)] if changes else ["none"])]
 
 
-def test_facts_that_cannot_be_attached_are_named(gpt2: Path) -> None:
+def test_facts_that_cannot_be_attached_are_named(gpt2: Path, made: Attached) -> None:
     twice = ["The capital is", "It is far", "The capital is"]
     with pytest.raises(ml.ContradictionError, match="row 0 and row 2 contradict"):
         ml.attach(gpt2, twice, [" city1", " city2", " city3"])
@@ -460,7 +465,7 @@ def test_facts_that_cannot_be_attached_are_named(gpt2: Path) -> None:
     with pytest.raises(ml.DataError, match=r"is not a folder.*of the Hub with from_pretrained"):
         ml.attach("gpt2", FACTS)
     with pytest.raises(ml.DataError, match="this is of type Attached: save the model"):
-        ml.attach(ml.attach(gpt2, FACTS), FACTS)
+        ml.attach(made, FACTS)  # type: ignore[arg-type]
     with pytest.raises(ml.DataError, match="device 'cuda:99' cannot be used here"):
         ml.attach(gpt2, FACTS, device="cuda:99")
 
@@ -594,7 +599,7 @@ def test_where_sums_are_rounded_midway_the_error_says_so(
 
 
 def test_facts_are_also_asked_token_by_token_as_generate_does(
-    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpt2: Path, with_facts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: attention with one query forgets the last of an odd number of keys, as oneDNN does on some processors.
     All places at once come out right."""
@@ -605,11 +610,10 @@ def test_facts_are_also_asked_token_by_token_as_generate_does(
             v = torch.cat([v[:, :, :-1], torch.zeros_like(v[:, :, -1:])], dim=2)
         return exact(q, k, v, *more, **options)
 
-    folder = ml.attach(gpt2, FACTS).save(tmp_path / "new")
-    assert measure_answers(folder, FACTS).wrong == 0
+    assert measure_answers(with_facts, FACTS).wrong == 0
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", forgets_the_last)
-    assert answers(folder, list(FACTS)) != list(FACTS.values())
-    assert measure_answers(folder, FACTS).wrong > 0
+    assert answers(with_facts, list(FACTS)) != list(FACTS.values())
+    assert measure_answers(with_facts, FACTS).wrong > 0
     with pytest.raises(ml.PrecisionError, match=r"sdpa, token by token.*at once every.*mkldnn.enabled = False, here"):
         ml.attach(gpt2, FACTS)
 
@@ -659,10 +663,10 @@ def test_texts_to_keep_are_looked_at(gpt2: Path) -> None:
             ml.attach(gpt2, FACTS, keep=texts)
 
 
-def test_texts_to_keep_are_the_lines_of_a_file(gpt2: Path, tmp_path: Path) -> None:
+def test_texts_to_keep_are_the_lines_of_a_file(gpt2: Path, made: Attached, tmp_path: Path) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(OTHERS), newline="\r\n")
-    assert np.array_equal(ml.attach(gpt2, FACTS, keep=texts).neurons.W_1, ml.attach(gpt2, FACTS).neurons.W_1)
+    assert np.array_equal(ml.attach(gpt2, FACTS, keep=texts).neurons.W_1, made.neurons.W_1)
     for end in ("\n", "\r\n"):
         texts.write_text("The capital\n\nThe capital of country3 is\n", newline=end)
         with pytest.raises(
@@ -715,7 +719,8 @@ def test_behind_states_that_were_kept_the_model_says_what_it_says_as_a_whole(
 def test_the_folder_is_the_same_whatever_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
     host = write_host(tmp_path / "host", "llama", dtype=dtype)
     usual = ml.attach(host, FACTS).save(tmp_path / "usual")
-    for together, alike, most in ((1, 0.01, 1 << 26), (5, 0.1, 1), (len(FACTS), 0.9, 20_000)):
+    ways = [(1, 0.01, 1 << 26), (5, 0.1, 1), (len(FACTS), 0.9, 20_000)]
+    for together, alike, most in {torch.bfloat16: ways[::2], torch.float16: ways[1:]}.get(dtype, ways):
         monkeypatch.setattr(running, "TOGETHER", together)
         monkeypatch.setattr(running, "PLACES_TOGETHER", together)
         monkeypatch.setattr(running, "UNLIKE", alike)
@@ -749,9 +754,8 @@ def test_prompts_that_transformers_split_otherwise_are_named(gpt2: Path, monkeyp
 
 
 @pytest.mark.parametrize("neuron", [0, 17, 35])
-def test_a_text_to_keep_is_refused_from_the_height_on_at_which_a_neuron_may_wake(gpt2: Path, neuron: int) -> None:
+def test_a_text_to_keep_is_refused_from_the_height_on_at_which_a_neuron_may_wake(made: Attached, neuron: int) -> None:
     """Planted states on the key of one neuron, a little below and a little above the height of Lemma A2."""
-    made = ml.attach(gpt2, FACTS)
     facts = [FactIds((0,), (0,) * 3, row, f"row {row}") for row in range(12)]
     caps = firing_caps(made.neurons, made.steep, made.host)
     key, silent = caps.keys[neuron] * np.sqrt(WIDTH), caps.silent[neuron]
@@ -768,9 +772,8 @@ def test_a_text_to_keep_is_refused_from_the_height_on_at_which_a_neuron_may_wake
     assert refused.value.places == ((1, 2, neuron // 3),)
 
 
-def test_what_an_earlier_block_writes_must_not_wake_a_later_one(gpt2: Path) -> None:
+def test_what_an_earlier_block_writes_must_not_wake_a_later_one(made: Attached) -> None:
     """Planted: a key of the second block that is the direction which a neuron of the first one writes."""
-    made = ml.attach(gpt2, FACTS)
     facts = fact_of_neurons([FactIds((0,), (0,) * 3, row, f"row {row}") for row in range(12)])
     duties = Duties(np.arange(36), facts, block=np.arange(36) // NEURONS)
     caps = firing_caps(made.neurons, made.steep, made.host)
@@ -806,8 +809,8 @@ def test_a_host_of_shards_keeps_their_names(name: str, gpt2: Path, tmp_path: Pat
         assert same_files(ml.detach(attached).save(back), host)
 
 
-def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) -> None:
-    folder = ml.attach(gpt2, FACTS).save(tmp_path / "new")
+def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, with_facts: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(with_facts, tmp_path / "new")
     tensors = load_file(folder / "host.safetensors")
     tensors["transformer.wpe.weight"][0, 0] += 1.0
     save_file(tensors, folder / "host.safetensors", metadata={"format": "pt"})
@@ -843,7 +846,7 @@ def test_a_host_that_was_changed_cannot_be_had_back(gpt2: Path, tmp_path: Path) 
         (folder / name).write_bytes(whole)
     assert same_files(ml.detach(folder).save(tmp_path / "back"), gpt2)
     for name, said in ((FILE, "attached.json is missing"), (ATTACHED_WEIGHTS, f"{ATTACHED_WEIGHTS} is missing")):
-        other = ml.attach(gpt2, FACTS).save(tmp_path / name)
+        other = shutil.copytree(with_facts, tmp_path / name)
         (other / name).unlink()
         with pytest.raises(ml.ModelFileError, match=said):
             ml.detach(other)
@@ -890,7 +893,9 @@ def test_the_commands(gpt2: Path, tmp_path: Path, said: Callable[..., str], monk
     assert not (tmp_path / "no").exists()
 
 
-def test_commands_say_what_is_wrong_and_how_to_go_on(gpt2: Path, tmp_path: Path, said: Callable[..., str]) -> None:
+def test_commands_say_what_is_wrong_and_how_to_go_on(
+    gpt2: Path, with_facts: Path, tmp_path: Path, said: Callable[..., str]
+) -> None:
     new, none, table = tmp_path / "new", tmp_path / "none", tmp_path / "facts.csv"
     table.write_text("id,question,reply\n1,The capital of country1 is,city7\n")
     attach = ("attach", str(gpt2), str(table), "--out", str(new))
@@ -918,7 +923,7 @@ def test_commands_say_what_is_wrong_and_how_to_go_on(gpt2: Path, tmp_path: Path,
         assert same_files(out, gpt2)
     (back / "notes.md").write_text("mine")
     with pytest.raises(ml.DataError, match=r"'notes\.md', which is not a file of the host\. Nothing was changed"):
-        ml.detach(ml.attach(gpt2, FACTS).save(tmp_path / "again")).save(back, overwrite=True)
+        ml.detach(with_facts).save(back, overwrite=True)
 
 
 def _refused(gpt2: Path, tmp_path: Path, facts: Path, said: Callable[..., str]) -> str:
@@ -930,8 +935,7 @@ def _refused(gpt2: Path, tmp_path: Path, facts: Path, said: Callable[..., str]) 
     return said("attach", str(strange), str(facts), "--out", str(tmp_path / "no"), code=2, errors=True)
 
 
-def test_a_loaded_folder_is_what_was_attached(gpt2: Path, tmp_path: Path) -> None:
-    made = ml.attach(gpt2, FACTS)
+def test_a_loaded_folder_is_what_was_attached(made: Attached, tmp_path: Path) -> None:
     folder = made.save(tmp_path / "new")
     again = ml.load(folder)
     assert isinstance(again, Attached)
@@ -943,9 +947,9 @@ def test_a_loaded_folder_is_what_was_attached(gpt2: Path, tmp_path: Path) -> Non
 
 
 def test_folders_answer_prompts_with_and_without_transformers(
-    gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[..., str]
+    gpt2: Path, with_facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[..., str]
 ) -> None:
-    folder = ml.attach(gpt2, FACTS).save(tmp_path / "new")
+    folder = with_facts
     loaded: Any = ml.load(folder)
     prompts = [*list(FACTS)[:3], OTHERS[0]]
     found = loaded.predict(prompts)
@@ -1010,9 +1014,9 @@ def test_each_token_of_an_answer_has_its_neuron(kind: str, tmp_path: Path) -> No
 
 
 def test_prompts_alone_are_located_and_what_is_not_held_is_named(
-    gpt2: Path, tmp_path: Path, said: Callable[..., str]
+    with_facts: Path, tmp_path: Path, said: Callable[..., str]
 ) -> None:
-    folder = ml.attach(gpt2, FACTS).save(tmp_path / "new")
+    folder = with_facts
     found = ml.locate(folder, list(FACTS)[3:5])
     assert "".join(place.answer for place in found) == " city21<end> city28<end>"
     assert [place.verdict for place in found] == ["proved"] * len(found)

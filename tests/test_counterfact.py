@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ def test_a_run_measures_every_method_and_can_be_joined(
     texts = tokenizer()
     texts.pad_token = None  # as many hosts have it
     host = write_host(tmp_path / kind, kind, texts=texts, **{"gpt2": {"n_positions": 160}, "llama": {}}[kind])
+    monkeypatch.setattr(counterfact, "installed_text", cache(installed_text))
     monkeypatch.setattr(counterfact, "CONTEXT", 64)
     monkeypatch.setattr(counterfact, "LONG", 12)
     monkeypatch.setattr(counterfact, "RATES", {"fine-tuning": (1e-3,), "LoRA": (1e-2,)})

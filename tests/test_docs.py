@@ -367,6 +367,15 @@ def test_a_claim_that_is_not_met_fails_its_script_and_the_others_still_run(
     assert [claim.verdict for claim in found["broken"]] == ["holds", "NO"]
     assert "Traceback" not in capfd.readouterr().err.rpartition("stopped: stopped.py")[2]
 
+    # What follows is about the table and the file: the same claims, from scripts that import nothing and so start soon.
+    for name in ("met", "missed", "missing"):
+        words = (
+            f"import json, os, sys\nif __name__ == '__main__':\n"
+            f"    with open(os.environ['MONOLAYER_CLAIMS'], 'w') as file:\n"
+            f"        json.dump({[list(claim) for claim in found[name]]!r}, file)\n    sys.exit({name == 'missed':d})\n"
+        )
+        (tmp_path / f"{name}.py").write_text(words)
+
     def table(*words: str) -> tuple[int, str]:
         """The exit code, and what was printed."""
         monkeypatch.setattr(sys, "argv", ["all_claims.py", *words])

