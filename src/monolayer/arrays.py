@@ -233,6 +233,11 @@ def exponent(x: Numbers) -> Numbers:
     return (x.view(kind) & 0x7FF0000000000000).view(x.dtype)
 
 
+def four_by(power: Numbers) -> Numbers:
+    """`4 / p` for powers of two `p` that are normal numbers: NumPy subtracts exponents in half the time of a quotient."""
+    return (np.uint64(1 << 63) - power.view(np.uint64)).view(power.dtype) if is_array(power) else 4.0 / power
+
+
 def found_at(ordered: Numbers, values: Ints) -> Ints:
     """`searchsorted`: before which of the `ordered` numbers each of these few would stand, as an array."""
     if is_array(ordered):

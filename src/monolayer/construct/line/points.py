@@ -22,6 +22,7 @@ from monolayer.arrays import (
     Numbers,
     ends_of,
     exponent,
+    four_by,
     home,
     larger,
     part_by_part,
@@ -183,4 +184,4 @@ def ramps(left: Numbers, right: Numbers) -> tuple[Numbers, Numbers]:
     gap = right - left
     # The power of two below, times a quarter, lies between gap/8 and gap/4. Its multiples by powers of two are exact.
     power = exponent(gap)
-    return 4.0 / power, plus(left, plus(gap, power, -0.25), 0.5)
+    return four_by(power), plus(left, plus(gap, power, -0.25), 0.5)

@@ -133,10 +133,13 @@ def gaps(points: Points, changes: Bools) -> Gaps:
     for part in stretches_of(len(changes), z):
         left, right = z[part], z[part.start + 1 : part.stop + 1]
         gap = right - left
-        narrowest = gap.min(initial=np.inf)
-        bound = narrowest / points.error_between(left[:1], right[-1:])
-        if (bound > 2.0).all() and (bound >= margin).all():  # which a NaN is not
+        narrowest, error = gap.min(initial=np.inf), points.error_between(left[:1], right[-1:])
+        bound = narrowest / error
+        if (bound > 2.0).all():  # which a NaN is not
             count, least = count + len(gap), min(least, float(narrowest))
+            if not (bound >= margin).all():
+                some = np.flatnonzero((gap / error < margin) & changes[part])
+                margin = points.room_between(left[some], right[some]).min(initial=margin)
             continue
         room = points.room_between(left, right)
         wide = room > 2.0
