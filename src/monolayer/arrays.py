@@ -234,7 +234,7 @@ def exponent(x: Numbers) -> Numbers:
 
 
 def four_by(power: Numbers) -> Numbers:
-    """`4 / p` for powers of two `p` that are normal numbers: NumPy subtracts exponents in half the time of a quotient."""
+    """`4 / p` for normal powers of two `p`: NumPy subtracts exponents in half the time of a quotient."""
     return (np.uint64(1 << 63) - power.view(np.uint64)).view(power.dtype) if is_array(power) else 4.0 / power
 
 
