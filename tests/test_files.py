@@ -7,7 +7,9 @@ import importlib
 import json
 import os
 import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
@@ -27,6 +29,7 @@ from monolayer.cli import run
 from monolayer.cluster import build, encode, memorize, parts, room
 from monolayer.cluster import executor as executors
 from monolayer.cluster import points as cluster_points
+from monolayer.cluster import spill as spills
 from monolayer.cluster.executor import Processes
 from monolayer.cluster.memorize import memorize_files
 from monolayer.cluster.points import Range, distinct_in_order, splitters
@@ -419,6 +422,37 @@ def test_a_spill_folder_that_holds_something_foreign_is_left_alone(site: Site, k
             site.build(resume=resume)
     assert sorted(site.folder.rglob("*")) == before
     assert (thesis / "encoded-00000.bin").read_text() == "ten years"
+
+
+def test_names_of_deleted_files_are_gone_before_what_they_held_is_freed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more than so many stay open; what has another name keeps its content; what is missing is no error."""
+    freeing, held = ThreadPoolExecutor(1), threading.Event()
+    freeing.submit(held.wait)  # as slow as a disk may be
+    monkeypatch.setattr(spills, "_FREEING", freeing)
+    monkeypatch.setattr(spills, "_OPEN", threading.BoundedSemaphore(2))
+    closed: list[int] = []
+    free = spills._free
+
+    def noted(handle: int) -> None:
+        closed.append(handle)
+        free(handle)
+
+    monkeypatch.setattr(spills, "_free", noted)
+    files = [tmp_path / f"points-{i}.bin" for i in range(3)]
+    for file in files[:2]:
+        file.write_bytes(b"points")
+    part = tmp_path / "part.bin"
+    part.write_bytes(b"part")
+    (tmp_path / "model.safetensors").hardlink_to(part)
+    spills._unlink([*files, part])
+    assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
+    assert not closed
+    held.set()
+    freeing.shutdown()
+    assert len(closed) == 2
+    assert (tmp_path / "model.safetensors").read_bytes() == b"part"
 
 
 def test_a_spill_folder_of_somebody_else_is_left_alone(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,10 @@ class FileIdentity(TypedDict):
 
 _DELETING: list[threading.Thread] = []
 """Threads that delete files of a build; they end before the build does."""
+_FREEING = ThreadPoolExecutor(thread_name_prefix="free")
+"""Threads in which the system frees what deleted files held: several at a time, as that is quicker."""
+_OPEN = threading.BoundedSemaphore(256)
+"""How many deleted files are open at a time, of some 1,000 that a process may open."""
 
 
 class PausedError(DataError):
@@ -191,9 +195,33 @@ def _delete_files(folder: Path, unwanted: Callable[[str], bool]) -> None:
 
 
 def _unlink(files: list[Path]) -> None:
-    """Delete files that may be missing. The system frees the memory of several at a time, which takes longest."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda file: file.unlink(missing_ok=True), files))
+    """Delete files that may be missing. Their names are gone in the end, and nobody waits for what they held.
+
+    A system takes long to free a file that was just written, up to seconds per gigabyte. A file that is open it frees
+    only once it is closed, which threads do meanwhile.
+    """
+    for file in files:
+        with suppress(FileNotFoundError):
+            handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                file.unlink()
+                # Otherwise it has another name: that of a part of the model, or one that a file system hides it under.
+                nameless = os.fstat(handle).st_nlink == 0
+            except BaseException:
+                os.close(handle)
+                raise
+            if nameless:
+                _OPEN.acquire()
+                _FREEING.submit(_free, handle)
+            else:
+                os.close(handle)
+
+
+def _free(handle: int) -> None:
+    try:
+        os.close(handle)
+    finally:
+        _OPEN.release()
 
 
 def _remove(folder: Path) -> None:
