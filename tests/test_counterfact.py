@@ -67,14 +67,16 @@ def test_text_of_installed_packages_is_of_its_kind(tmp_path: Path) -> None:
     assert all(len(row) == 16 for row in windows(tokenizer(), installed_text("licences", 2_000), 16))
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_a_run_measures_every_method_and_can_be_joined(
-    kind: str, edits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    edits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """attach returns all answers and changes nothing; other methods are searched and change all places."""
+    """attach returns all answers and changes nothing; other methods are searched and change all places.
+
+    In a Llama; `test_experiments.py` runs the same methods in a GPT-2.
+    """
     texts = tokenizer()
     texts.pad_token = None  # as many hosts have it
-    host = write_host(tmp_path / kind, kind, texts=texts, **{"gpt2": {"n_positions": 160}, "llama": {}}[kind])
+    host = write_host(tmp_path / "llama", "llama", texts=texts)
     monkeypatch.setattr(counterfact, "installed_text", cache(installed_text))
     monkeypatch.setattr(counterfact, "CONTEXT", 64)
     monkeypatch.setattr(counterfact, "LONG", 12)

@@ -143,9 +143,9 @@ SMALL: dict[str, Results] = {
     "memorization": {"sequences": (100, 300)},
     "duplicates": {"sequences": 200},
     "rank": {"ranks": (1, 2, 4, 8), "low": 1 << 12, "high": 1 << 8, "asked": 50},
-    "depth": {"sizes": {12: (2, 20), 20: (1, 20)}, "models": ("1 layer, rank 1", "2 layers")},
-    "shortfall": {"sequences": 16, "budget": 20, "seeds": 2, "length": 4, "vocabulary": 14, "width": 32},
-    "tagging": {"phrases": 200, "characters": 100, "words": 40, "budget": 20},
+    "depth": {"sizes": {12: (2, 10), 20: (1, 10)}, "models": ("1 layer, rank 1", "2 layers")},
+    "shortfall": {"sequences": 16, "budget": 10, "seeds": 2, "length": 4, "vocabulary": 14, "width": 32},
+    "tagging": {"phrases": 100, "characters": 60, "words": 30, "budget": 10},
     "editing": {"phrases": 60, "characters": 100, "edits": (1, 5), "budget": 20, "width": 32, "tuning": (1, 4)},
     "unlearning": {"facts": 24, "forgotten": 8, "rates": (1e-3,), "steps": (1, 2)},
     "quantizer": {"cells": (2, 4, 8), "tested": 1_000, "samples": 1 << 12, "places": 4},
@@ -168,7 +168,7 @@ SMALL["attach"] |= {
     "sampled": 800,
     "delta_steps": 5,
 }
-SMALL["frontier"] |= {"widths": (32,), "budget": 20}
+SMALL["frontier"] |= {"widths": (32,), "budget": 10}
 
 
 def some_phrases() -> Sequences:
