@@ -82,7 +82,6 @@ class Build(Work):
                     count = self._count_crowds(attempt, pieces, fewest)
                     attempt = attempt if count else self._parts(attempt, pieces, strict=True, staged=False)
                 if count == 0:
-                    self._drop_points(attempt, pieces)
                     return replace(self._staged(attempt, None), last=attempt.last_label)
                 worse, best = (best, attempt) if count < fewest else (attempt, best)
                 fewest = min(fewest, count)
@@ -192,7 +191,6 @@ class Build(Work):
         self.do("looking at crowds", (0.98, 0.985), crowds.held, held)
         allowed = LARGEST_RANK if options.rank == "auto" else options.rank
         state = with_stages(self.spill, state, every, list(held), options.seed, allowed)
-        self._drop_points(state, pieces)
         return replace(self._staged(state, every), last=(*state.last_label, float(every.ends[1])))
 
     def _staged(self, state: BuildState, every: crowds.Crowds | None) -> BuildState:

@@ -198,23 +198,30 @@ def _unlink(files: list[Path]) -> None:
     """Delete files that may be missing. Their names are gone in the end, and nobody waits for what they held.
 
     A system takes long to free a file that was just written, up to seconds per gigabyte. A file that is open it frees
-    only once it is closed, which threads do meanwhile.
+    only once it is closed, which threads do afterwards: it takes a name away slowly while it frees something.
     """
-    for file in files:
-        with suppress(FileNotFoundError):
-            handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
+    held: list[int] = []
+    try:
+        for file in files:
+            with suppress(FileNotFoundError):
+                handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                if not _OPEN.acquire(blocking=False):
+                    _close_later(held)
+                    _OPEN.acquire()
+                held.append(handle)
                 file.unlink()
-                # Otherwise it has another name: that of a part of the model, or one that a file system hides it under.
-                nameless = os.fstat(handle).st_nlink == 0
-            except BaseException:
-                os.close(handle)
-                raise
-            if nameless:
-                _OPEN.acquire()
-                _FREEING.submit(_free, handle)
-            else:
-                os.close(handle)
+                # Otherwise it has another name: of a part of the model, or one that a file system hides it under.
+                if os.fstat(handle).st_nlink > 0:
+                    _free(held.pop())
+    finally:
+        _close_later(held)
+
+
+def _close_later(handles: list[int]) -> None:
+    """Close these files in threads, and forget them."""
+    for handle in handles:
+        _FREEING.submit(_free, handle)
+    handles.clear()
 
 
 def _free(handle: int) -> None:
