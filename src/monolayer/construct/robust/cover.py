@@ -14,7 +14,6 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from threading import Event
 from typing import NamedTuple
 
@@ -94,7 +93,6 @@ def cover(cells: Cells, enough: float, progress: Callable[[int, int], None] = la
     groups = list(_first_groups(cells))
     done, total = 0, sum(len(group.facts) for group in groups)
     covering: list[FoundSlab] = []
-    single: list[Group] = []
     threads, stopped = torch.get_num_threads(), Event()
     # Batches are small, and threads that share one wait for one another at every product. A batch alone on one thread
     # also gives the same bits whatever the number of threads is.
@@ -104,17 +102,20 @@ def cover(cells: Cells, enough: float, progress: Callable[[int, int], None] = la
         _stopping(pool, stopped),
     ):
         while groups:
-            single += [group for group in groups if len(group.facts) == 1]
             several = [group for group in groups if len(group.facts) > 1]
+            single = [group for group in groups if len(group.facts) == 1]
+            solved = pool.map(partial(_solve, cells, enough, stopped), _alike_batches(cells, several))
+            # Single facts leave nothing to solve, so a thread that has no batch of this round left takes those.
+            alone = pool.map(partial(_single_slabs, cells, enough, stopped), _few_singles(single))
             open_groups: list[list[Group]] = []  # in the order of their batches
-            for settled in pool.map(partial(_solve, cells, enough, stopped), _alike_batches(cells, several)):
+            for settled in solved:
                 done += _settle(settled, covering, open_groups)
                 progress(done, total)
+            for slabs in alone:
+                covering += slabs
+                done += len(slabs)
+                progress(done, total)
             groups = [group for part in reversed(open_groups) for group in part]
-        for slabs in pool.map(partial(_single_slabs, cells, enough, stopped), _few_singles(single)):
-            covering += slabs
-            done += len(slabs)
-            progress(done, total)
     return _pack(cells, covering)
 
 
@@ -139,10 +140,11 @@ def _first_groups(cells: Cells) -> Iterator[Group]:
     new = np.ones(len(order), dtype=bool)
     new[1:] = (label[1:] != label[:-1]) | (cell[1:] != cell[:-1])
     cuts = np.append(np.flatnonzero(new), len(order))
-    for begin, end in pairwise(cuts.tolist()):
-        first_cell = int(cell[begin])
-        if label[begin] != cells.base[first_cell]:
-            yield Group(first_cell, int(label[begin]), order[begin:end] - cells.start[first_cell])
+    begin, end = cuts[:-1], cuts[1:]
+    exceptional = label[begin] != cells.base[cell[begin]]
+    for first, last in zip(begin[exceptional].tolist(), end[exceptional].tolist(), strict=True):
+        own = int(cell[first])
+        yield Group(own, int(label[first]), order[first:last] - cells.start[own])
 
 
 def _by_cell(groups: list[Group]) -> dict[int, list[Group]]:
