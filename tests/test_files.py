@@ -425,13 +425,12 @@ def test_a_spill_folder_that_holds_something_foreign_is_left_alone(site: Site, k
 
 
 def test_names_of_deleted_files_are_gone_before_what_they_held_is_freed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """No more than so many stay open; what has another name keeps its content; what is missing is no error."""
-    freeing, held = ThreadPoolExecutor(1), threading.Event()
-    freeing.submit(held.wait)  # as slow as a disk may be
-    monkeypatch.setattr(spills, "_FREEING", freeing)
-    monkeypatch.setattr(spills, "_OPEN", threading.BoundedSemaphore(2))
+    freeing, may_free = ThreadPoolExecutor(1), threading.Event()
+    request.addfinalizer(may_free.set)
+    freeing.submit(may_free.wait)  # as slow as a disk may be
     closed: list[int] = []
     free = spills._free
 
@@ -439,19 +438,31 @@ def test_names_of_deleted_files_are_gone_before_what_they_held_is_freed(
         closed.append(handle)
         free(handle)
 
+    class TwoAtATime(threading.BoundedSemaphore):
+        """Whoever must wait sees what is left, and that nothing was freed; then the disk may begin."""
+
+        def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+            if blocking and not may_free.is_set():
+                left.append(sorted(file.name for file in tmp_path.iterdir()))
+                assert not closed
+                may_free.set()
+            return super().acquire(blocking, timeout)
+
+    left: list[list[str]] = []
+    monkeypatch.setattr(spills, "_FREEING", freeing)
+    monkeypatch.setattr(spills, "_OPEN", TwoAtATime(2))
     monkeypatch.setattr(spills, "_free", noted)
-    files = [tmp_path / f"points-{i}.bin" for i in range(3)]
-    for file in files[:2]:
+    files = [tmp_path / f"points-{i}.bin" for i in range(4)]
+    for file in (files[0], files[2], files[3]):
         file.write_bytes(b"points")
     part = tmp_path / "part.bin"
     part.write_bytes(b"part")
     (tmp_path / "model.safetensors").hardlink_to(part)
     spills._unlink([*files, part])
+    assert left == [["model.safetensors", "part.bin", "points-3.bin"]]
     assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
-    assert len(closed) == 1  # that of the part, which still has a name
-    held.set()
     freeing.shutdown()
-    assert len(closed) == 3
+    assert len(closed) == 4  # the part too, which still has a name
     assert (tmp_path / "model.safetensors").read_bytes() == b"part"
 
 

@@ -57,8 +57,8 @@ _DELETING: list[threading.Thread] = []
 """Threads that delete files of a build; they end before the build does."""
 _FREEING = ThreadPoolExecutor(thread_name_prefix="free")
 """Threads in which the system frees what deleted files held: several at a time, as that is quicker."""
-_OPEN = threading.BoundedSemaphore(256)
-"""How many deleted files are open at a time, of some 1,000 that a process may open."""
+_OPEN = threading.BoundedSemaphore(128)
+"""How many deleted files are open at a time: half of what a process may open where systems allow the fewest, 256."""
 
 
 class PausedError(DataError):
@@ -203,16 +203,21 @@ def _unlink(files: list[Path]) -> None:
     held: list[int] = []
     try:
         for file in files:
-            with suppress(FileNotFoundError):
+            if not _OPEN.acquire(blocking=False):
+                _close_later(held)
+                _OPEN.acquire()
+            try:
                 handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-                if not _OPEN.acquire(blocking=False):
-                    _close_later(held)
-                    _OPEN.acquire()
-                held.append(handle)
-                file.unlink()
-                # Otherwise it has another name: of a part of the model, or one that a file system hides it under.
-                if os.fstat(handle).st_nlink > 0:
-                    _free(held.pop())
+            except BaseException as error:
+                _OPEN.release()
+                if not isinstance(error, FileNotFoundError):
+                    raise
+                continue
+            held.append(handle)
+            file.unlink(missing_ok=True)
+            # Otherwise it has another name: of a part of the model, or one that a file system hides it under.
+            if os.fstat(handle).st_nlink > 0:
+                _free(held.pop())
     finally:
         _close_later(held)
 
