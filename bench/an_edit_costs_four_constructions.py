@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+import torch
 
 import monolayer as ml
 from workload import SAME_RUN, claim, cpu_seconds, run, sequences
@@ -22,6 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=1_000_000, help="of the line; the cascade has a tenth")
     points = parser.parse_args().points
+    torch.set_num_threads(1)  # waiting threads of PyTorch would count as work
     for what, count, dtype in (("line", points // 16, "float64"), ("cascade", points // 160, "float32")):
         X, Y = sequences(count)
         fresh, model = cpu_seconds(lambda: ml.memorize(X, Y, dtype=dtype), 1)  # noqa: B023

@@ -2,8 +2,9 @@
 
 Sequences of 16 tokens, 1,000 words, 16 random classes. One line per size: the value rank that `auto` takes, how many
 crowds the first stage left to the second, construction in sorts of as many float64 keys, memory beyond the data, and
-the labels that come back wrong, all of them looked up, which takes at most four sorts of processor time. If there are
-any, the script ends with their places, what is returned there when asked again, and digests of weights and data.
+the labels that come back wrong, all of them looked up, which takes at most four sorts of processor time in two threads.
+If there are any, the script ends with their places, what is returned there when asked again, and digests of weights and
+data.
 `--points` sets other sizes; `--certify` proves the result as well, digests and the writing of its folder included.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 import monolayer as ml
 from monolayer.cli.wrong import report_of_wrong_answers
@@ -58,6 +60,7 @@ def main() -> None:
     recordable(parser)
     options = parser.parse_args()
     rows = []
+    torch.set_num_threads(min(2, torch.get_num_threads()))  # more of them wait for one another, which counts as work
     ml.memorize(*sequences(1))  # imports are not what is measured
     for points in options.points:
         X, Y = sequences(points // 16)

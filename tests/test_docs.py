@@ -332,7 +332,7 @@ def test_what_makes_a_benchmark_quick_is_an_option_of_it() -> None:
     for name, words in script("bench/all_claims.py").QUICK.items():
         source = (ROOT / "bench" / f"{name}.py").read_text(encoding="utf-8")
         assert words
-        for option in re.findall(r"--\w+", words):
+        for option in re.findall(r"--[\w-]+", words):
             assert f'"{option}"' in source, (name, option)
 
 
@@ -409,6 +409,12 @@ def test_a_claim_that_is_not_met_fails_its_script_and_the_others_still_run(
     assert ended == 0
     assert "| met | 2 (claim: ≤ 2): holds | 2 (claim: ≤ 2): holds |" in said
     assert "| missing |  | no device: not run |" in said
+    assert "| **`met`** | | |" in said
+    monkeypatch.setattr(runner, "QUICK", {"met": "--few 1"})
+    table("--quick", "--resume", str(tmp_path / "quick.json"), "met")
+    several = [str(tmp_path / f"{name}.json") for name in ("claims", "quick")]
+    assert "| **`met --few 1`** | |" in table("--columns", several[1])[1]
+    assert "| **`met`** | as it is | `--few 1` |" in table("--columns", *several)[1]
     assert "2 at a time, and by itself where a claim was not met beside others" in said
 
     def interrupted(*given: object) -> Any:
