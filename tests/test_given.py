@@ -208,6 +208,18 @@ def test_parts_of_another_length_than_was_read_are_not_compared() -> None:
         DataComparison(Sequences.of([[3, 1, 4], [1, 5, 9]])).tokens([3, 1, 4, 1, 5, 9, 2])
 
 
+@pytest.mark.parametrize("more", [1, 2, 5])
+def test_labels_behind_the_last_place_that_was_read_are_compared_with_none(more: int) -> None:
+    comparison = DataComparison(Sequences.of([["a"], ["b"]], [1, 2]))
+    comparison.lengths([1, 1])
+    comparison.labels([1, 2, None, None])
+    comparison.labels([None] * more)
+    with pytest.raises(DataError, match=f"sequence {4 + more} was given with one label and read with none"):
+        comparison.labels([3])
+    with pytest.raises(DataError, match=f"2 sequences with {2 + more} gaps were given, and the plan states 2 with 0"):
+        comparison.finish()
+
+
 def test_prompts_and_answers_are_compared_row_by_row() -> None:
     prompts, answers = ["a b", "c"], ["x", "y"]
     data = Sequences.of(prompts, answers, per="answer")

@@ -81,8 +81,9 @@ class DataComparison:
                 place = data.labelled(start + int(there.argmax()))
                 raise fault(f"{place} was given with a label and no labels were read")
             return
+        there_too = self._labelled[start : self._places]  # fewer, or none, if more were given than read
         read = np.zeros(len(given), dtype=bool)
-        read[: len(self._labelled) - start] = self._labelled[start : self._places]
+        read[: len(there_too)] = there_too
         if not np.array_equal(there, read):
             odd = int((there != read).argmax())
             was, not_so = ("one", "none") if there[odd] else ("none", "one")
