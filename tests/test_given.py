@@ -208,6 +208,17 @@ def test_parts_of_another_length_than_was_read_are_not_compared() -> None:
         DataComparison(Sequences.of([[3, 1, 4], [1, 5, 9]])).tokens([3, 1, 4, 1, 5, 9, 2])
 
 
+def test_a_file_whose_labels_are_all_gaps_is_read_without_labels(tmp_path: Path) -> None:
+    gaps, one = '{"tokens": ["a", "b"], "labels": [null, null]}\n', '{"tokens": ["a", "b"], "labels": [null, "x"]}\n'
+    file = str(put(tmp_path / "a.jsonl", gaps))
+    data = read(file)
+    assert data.labels is None
+    given_files.confirm_files(data, [file])
+    put(tmp_path / "a.jsonl", one)
+    with pytest.raises(DataError, match="was given with a label and no labels were read"):
+        given_files.confirm_files(data, [file])
+
+
 @pytest.mark.parametrize("more", [1, 2, 5])
 def test_labels_behind_the_last_place_that_was_read_are_compared_with_none(more: int) -> None:
     comparison = DataComparison(Sequences.of([["a"], ["b"]], [1, 2]))

@@ -266,9 +266,9 @@ def _labelled(rows: Any, ignored: bool) -> Bools:
 
 
 def _none(one: object) -> bool:
-    """Whether a label is a gap: None, NaN, NA of pandas, or a vector of NaN only."""
+    """Whether a label is a gap: None, NaN, NA of pandas, or a list of None and NaN only."""
     if isinstance(one, list):
-        return len(one) > 0 and isinstance(one[0], float) and all(each != each for each in one)
+        return len(one) > 0 and all(each is None or (isinstance(each, float) and each != each) for each in one)
     return one is None or type(one).__name__ in ("NAType", "NaTType") or bool(one != one)
 
 
