@@ -208,6 +208,44 @@ def test_parts_of_another_length_than_was_read_are_not_compared() -> None:
         DataComparison(Sequences.of([[3, 1, 4], [1, 5, 9]])).tokens([3, 1, 4, 1, 5, 9, 2])
 
 
+def test_a_file_whose_labels_are_all_gaps_is_read_without_labels(tmp_path: Path) -> None:
+    gaps, one = '{"tokens": ["a", "b"], "labels": [null, null]}\n', '{"tokens": ["a", "b"], "labels": [null, "x"]}\n'
+    file = str(put(tmp_path / "a.jsonl", gaps + gaps))
+    data = read(file)
+    assert data.labels is None
+    given_files.confirm_files(data, [file])
+    put(tmp_path / "a.jsonl", gaps + one)
+    with pytest.raises(DataError, match="was given with a label and no labels were read"):
+        given_files.confirm_files(data, [file])
+
+
+def test_minus_100_is_a_gap_among_classes_of_tokens_in_lists_and_in_arrays() -> None:
+    X, Y = [["a", "b"], ["b", "c"]], [[1, -100], [-100, 2]]
+    data = Sequences.of(X, Y)
+    for given in (Y, np.array(Y), np.array(Y, np.int8), [[1, None], [-100, 2]]):
+        confirm_given(data, X, given)
+        other = [list(row) for row in given]
+        other[1][0] = 3
+        with pytest.raises(DataError, match="token 0 of sequence 1 was given with one label and read with none"):
+            confirm_given(data, X, np.array(other) if isinstance(given, np.ndarray) else other)
+    with pytest.raises(DataError, match="token 1 of sequence 0 was given with one label and read with none"):
+        confirm_given(data, X, np.array(Y, float))
+    reals = Sequences.of(X, [[1.5, -100.0], [-100.0, 2.0]])
+    confirm_given(reals, X, [[1.5, -100.0], [-100.0, 2.0]])
+
+
+@pytest.mark.parametrize("more", [1, 2, 5])
+def test_labels_behind_the_last_place_that_was_read_are_compared_with_none(more: int) -> None:
+    comparison = DataComparison(Sequences.of([["a"], ["b"]], [1, 2]))
+    comparison.lengths([1, 1])
+    comparison.labels([1, 2, None, None])
+    comparison.labels([None] * more)
+    with pytest.raises(DataError, match=f"sequence {4 + more} was given with one label and read with none"):
+        comparison.labels([3])
+    with pytest.raises(DataError, match=f"2 sequences with {2 + more} gaps were given, and the plan states 2 with 0"):
+        comparison.finish()
+
+
 def test_prompts_and_answers_are_compared_row_by_row() -> None:
     prompts, answers = ["a b", "c"], ["x", "y"]
     data = Sequences.of(prompts, answers, per="answer")

@@ -41,6 +41,11 @@ ODD: dict[str, tuple[bytes, str]] = {
     "a key twice": (file_of(b'{"a": 1, "a": 2}'), "key 'a' twice"),
     "no offsets": (file_of({"a": {"dtype": "F32", "shape": [3]}}), "its header cannot be read"),
     "a list": (file_of([1]), "its header cannot be read"),
+    "text in UTF-16": (file_of(json.dumps(WHOLE).encode("utf-16")), "utf-8"),
+    "a mark before the text": (file_of(b"\xef\xbb\xbf" + json.dumps(WHOLE).encode()), "BOM"),
+    "NaN": (file_of(WHOLE | {"b": WHOLE["b"] | {"c": float("nan")}}), "its header holds NaN"),
+    "metadata of numbers": (file_of(WHOLE | {"__metadata__": {"a": 1}}), "its metadata are not strings"),
+    "metadata of another form": (file_of(WHOLE | {"__metadata__": [1]}), "its metadata are not strings"),
     "a header longer than the file": ((99).to_bytes(8, "little") + b"{}", "longer than the file"),
     "seven bytes": (bytes(7), "longer than the file"),
 }

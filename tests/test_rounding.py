@@ -434,6 +434,15 @@ def test_a_step_is_exact_outside_its_thresholds(w: float, b: float, further: flo
         assert step(w, b, float(np.nextafter(low, np.inf)), True) < 1 or w * np.spacing(abs(low)) < 2.0**-52, "sharp"
 
 
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_thresholds_do_not_depend_on_the_order_of_bytes(kind: str) -> None:
+    """Weights are read where they lie in the file, little-endian whatever the machine."""
+    w, b = np.array([1.0, 1.5, 3.0, 1.0 + 2.0**-20]), np.array([-5.0, -7.0, 0.3, -(2.0**20) - 1.0])
+    for part in (slice(0, 1), slice(None)):
+        found = [thresholds(w[part].astype(order + kind), b[part].astype(order + kind)) for order in "<>"]
+        assert np.array_equal(*found)
+
+
 def test_thresholds_hold_in_binary32() -> None:
     """For neurons and for a search, also where ramps are narrower than the floats there are."""
     rng = np.random.default_rng(1)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import monolayer as ml
 from monolayer.arrays import Ints
 from monolayer.checker.codes import Sums
 from monolayer.checker.readout import CheckedStaircase
@@ -111,3 +112,12 @@ def test_of_a_right_model_hardly_any_point_is_looked_at() -> None:
     everything = looked_at(stairs, sums, wanted, 8)
     assert everything is not None
     assert everything.tolist() == list(range(5000))
+
+
+@pytest.mark.parametrize("labels", [[[0, 0], [0, 0]], [[0, 1], [1, 0]]])
+def test_a_label_error_is_0_whether_points_are_looked_at_or_not(labels: list[list[int]]) -> None:
+    """Of one class there is no step, and no point that is judged by itself."""
+    X = [[1, 2], [2, 3]]
+    proof = ml.certify(ml.memorize(X, labels), X, labels)
+    assert (proof.verdict, proof.label_error) == ("proved", 0.0)
+    assert (proof.margin is None) == (labels[0] == labels[1])

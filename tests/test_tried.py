@@ -170,6 +170,19 @@ def test_labels_of_sequences_and_real_labels_are_compared() -> None:
     assert ml.certify(vectors, X, both, per="sequence").findings[0].got == [0.5, 2.0]
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize("labels", [[0.5, 1.5, 2.5], [[0.5, 1.0], [1.5, 2.0], [2.5, 0.25]]])
+def test_a_real_answer_that_is_no_number_is_none_in_a_certificate(labels: Any, number: float) -> None:
+    """JSON has neither NaN nor infinity."""
+    model = ml.memorize(X, labels, per="sequence")
+    with torch.no_grad():
+        model.head.bias[0] = number
+    proof = ml.certify(model, X, labels, per="sequence")
+    assert (proof.verdict, proof.wrong) == ("refuted", 3)
+    assert proof.findings[0].got is None
+    assert proof.from_json(proof.to_json()) == proof
+
+
 def test_only_labelled_points_count() -> None:
     gaps: Any = [[0, None], [None, None], [2, 0]]
     proof = ml.certify(lost(ml.memorize(X, Y)), X, gaps)

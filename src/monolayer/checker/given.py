@@ -81,8 +81,9 @@ class DataComparison:
                 place = data.labelled(start + int(there.argmax()))
                 raise fault(f"{place} was given with a label and no labels were read")
             return
+        there_too = self._labelled[start : self._places]  # fewer, or none, if more were given than read
         read = np.zeros(len(given), dtype=bool)
-        read[: len(self._labelled) - start] = self._labelled[start : self._places]
+        read[: len(there_too)] = there_too
         if not np.array_equal(there, read):
             odd = int((there != read).argmax())
             was, not_so = ("one", "none") if there[odd] else ("none", "one")
@@ -265,9 +266,9 @@ def _labelled(rows: Any, ignored: bool) -> Bools:
 
 
 def _none(one: object) -> bool:
-    """Whether a label is a gap: None, NaN, NA of pandas, or a vector of NaN only."""
+    """Whether a label is a gap: None, NaN, NA of pandas, or a list of None and NaN only."""
     if isinstance(one, list):
-        return len(one) > 0 and isinstance(one[0], float) and all(each != each for each in one)
+        return len(one) > 0 and all(each is None or (isinstance(each, float) and each != each) for each in one)
     return one is None or type(one).__name__ in ("NAType", "NaTType") or bool(one != one)
 
 

@@ -183,7 +183,7 @@ def _thresholds(w: Array, b: Array) -> tuple[Floats, Floats]:
     low, high = down.astype(np.float64, copy=False) / w, above.astype(np.float64, copy=False) / w
     # w z + b ≤ 0 up to low, ≥ 1 from high on. Quotients by powers of two, all bits of which are 0 behind the point, are
     # exact: normal numbers.
-    rounded = w.view(f"u{w.itemsize}") & ((1 << np.finfo(w.dtype).nmant) - 1) != 0
+    rounded = w.view(w.dtype.str.replace("f", "u")) & ((1 << np.finfo(w.dtype).nmant) - 1) != 0
     low, high = _moved(low, rounded, -np.inf), _moved(high, rounded, np.inf)
     # A binary search passes the step at the float `search`. By a power of two that is `up / w`, which is no more than
     # `high`, and more than `low` but where the ramp is below its rounding.

@@ -83,7 +83,7 @@ class Question:
         right = self.ask(first_noise(at_least)).right if first is None else first
         borne = np.zeros_like(right)  # right at `high`
         for turn in range(NOISE_BISECTIONS):
-            middle = math.sqrt(low * high)
+            middle = math.sqrt(low * high) if turn else first_noise(at_least)
             right = right if turn == 0 else self.ask(middle, borne).right
             if right.all():
                 low = middle

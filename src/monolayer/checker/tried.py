@@ -152,9 +152,11 @@ def _compared(
 
 def _finding(stored: Stored, asked: Labelled, label: int, got: Floats, before: int) -> Finding:
     """The finding about label number `label`, which gets the outputs `got` `(C,)`."""
-    answer: object = got.tolist() if len(got) > 1 or not stored.config.get("scalar") else float(got[0])
+    answer: object = None
     if stored.classes is not None:
         answer = None if np.isnan(got).any() else stored.classes.names[int(got.argmax())]
+    elif np.isfinite(got).all():  # JSON has no others, and a certificate is stored as JSON
+        answer = got.tolist() if len(got) > 1 or not stored.config.get("scalar") else float(got[0])
     place = label if asked.places is None else int(asked.places[label])
     finding = asked.finding("wrong", label, place, answer)
     return replace(finding, sequence=finding.sequence + before, why=SEEN.format(stored.format.name))

@@ -93,6 +93,11 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
+def _no_number(text: str) -> None:
+    """Refuse NaN and infinity, which are not JSON, though Python reads them."""
+    raise ValueError(f"its header holds {text}")
+
+
 def tensor_places(start: bytes, read: Callable[[int], bytes], size: int) -> dict[str, TensorPlace]:
     """Where the tensors of a safetensors file with `size` bytes lie, by their names.
 
@@ -103,8 +108,12 @@ def tensor_places(start: bytes, read: Callable[[int], bytes], size: int) -> dict
         raise ValueError("its header is longer than the file, or than a header may be")
     places: dict[str, TensorPlace] = {}
     try:
-        header = json.loads(read(length), object_pairs_hook=_each_key_once)
-        header.pop("__metadata__", None)
+        # What the library safetensors refuses is refused: other text than UTF-8, NaN, metadata that are not strings.
+        text = str(read(length), "utf-8")
+        header = json.loads(text, object_pairs_hook=_each_key_once, parse_constant=_no_number)
+        said = header.pop("__metadata__", None) or {}
+        if not (isinstance(said, dict) and all(isinstance(value, str) for value in said.values())):
+            raise ValueError("its metadata are not strings")
         reached = 0
         for name, entry in sorted(header.items(), key=lambda pair: pair[1]["data_offsets"]):
             code, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
