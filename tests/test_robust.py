@@ -22,7 +22,7 @@ from monolayer.checker.robust import question_of
 from monolayer.checker.short import round_to
 from monolayer.checker.stored import read_model
 from monolayer.construct.robust import cover as covering
-from monolayer.construct.robust import hull
+from monolayer.construct.robust import halfspaces, hull
 from monolayer.construct.robust.codes import balanced_words, largest_cosine, words
 from monolayer.construct.robust.cover import Cells, cover
 from monolayer.construct.robust.halfspaces import widest
@@ -97,11 +97,11 @@ def test_the_widest_slab_is_found_and_no_dual_bound_is_below_it(seed: int) -> No
     """In the plane the widest slab is known: the gap of the projections, over a fine grid of directions."""
     random = np.random.default_rng(seed)
     Z = torch.from_numpy(random.normal(size=(1, 24, 2))).float()
-    T = torch.where(Z[..., :1] + 0.3 * Z[..., 1:] > 0.5, 1.0, -1.0)
-    T[:, :2, 0], Z[0, 0], Z[0, 1] = torch.tensor([1.0, -1.0]), torch.tensor([3.0, 1.0]), torch.tensor([-3.0, -1.0])
+    T = torch.where(Z[:, None, :, 0] + 0.3 * Z[:, None, :, 1] > 0.5, 1.0, -1.0)
+    T[:, 0, :2], Z[0, 0], Z[0, 1] = torch.tensor([1.0, -1.0]), torch.tensor([3.0, 1.0]), torch.tensor([-3.0, -1.0])
     angle = torch.linspace(0, 2 * torch.pi, 4_000)
     heights = Z[0] @ torch.stack([angle.cos(), angle.sin()])
-    gap = heights[T[0, :, 0] > 0].amin(0) - heights[T[0, :, 0] < 0].amax(0)
+    gap = heights[T[0, 0] > 0].amin(0) - heights[T[0, 0] < 0].amax(0)
     best = float(gap.max()) / 2
     assume(best > 0.1)  # the search stops early where even the widest slab is narrow
     found = widest(Z, T, enough=0.95 * best)
@@ -130,6 +130,22 @@ def test_what_covers_a_cell_depends_on_its_own_facts_alone(seed: int, count: int
         assert torch.equal(alone.normal, found.normal[torch.from_numpy(mine)])
         assert np.array_equal(alone.centre, found.centre[mine])
         assert np.array_equal(alone.half_width, found.half_width[mine])
+
+
+def test_what_covers_a_large_cell_depends_on_its_own_facts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its groups, few or many, have rows of their own or share them, beside those of more or fewer cells."""
+    random = np.random.default_rng(1)
+    start = np.arange(0, 1_501, 300)
+    feature = torch.from_numpy(random.normal(size=(1_500, 30))).float()
+    label = (random.random(1_500) < 0.2).astype(np.int64)
+    cells, own = Cells(feature, label, start, np.zeros(5, np.int64)), slice(600, 900)
+    found = cover(cells, 0.3)
+    monkeypatch.setattr(covering, "NUMBERS_PER_BATCH", 1)
+    monkeypatch.setattr(halfspaces, "PROBLEMS_AT_ONCE", 1)
+    one = Cells(feature[own].clone(), label[own], np.array([0, 300]), np.zeros(1, np.int64))
+    alone, mine = cover(one, 0.3), found.cell == 2
+    assert torch.equal(alone.normal, found.normal[torch.from_numpy(mine)])
+    assert np.array_equal(alone.centre, found.centre[mine])
 
 
 @pytest.mark.parametrize("command", ["memorize data.jsonl --robust", "memorize-as bert data.jsonl"])
@@ -175,7 +191,7 @@ def test_a_batch_looks_between_its_iterations_whether_it_is_wanted() -> None:
             raise error
 
     Z = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 24, 2))).float()
-    T = torch.where(Z[..., :1] > 0.0, 1.0, -1.0)  # they can be told apart, by less than is asked for
+    T = torch.where(Z[:, None, :, 0] > 0.0, 1.0, -1.0)  # they can be told apart, by less than is asked for
     with pytest.raises(CancelledError):
         widest(Z, T, 1.01 * float(widest(Z, T, 9.0).half_width), check)
 

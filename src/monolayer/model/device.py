@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import torch
@@ -38,6 +39,22 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def one_thread_each() -> Iterator[ThreadPoolExecutor]:
+    """A pool of as many threads as PyTorch may use here, each of which runs on one PyTorch thread.
+
+    When the block fails or is interrupted, the pool begins nothing further: else it would do all of its work before it
+    lets an exception through.
+    """
+    threads = torch.get_num_threads()
+    with one_thread(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 @contextmanager

@@ -29,6 +29,8 @@ _WEIGHTS_AT_ONCE = 1 << 22
 """Attention weights held at a time: 16 MiB in float32."""
 NORM_EPSILON = 2.0**-20
 """Added to the mean square before its root, as usual; far below any context that is built."""
+SequencePart = tuple[Tensor, Tensor]
+"""Sequences `(B,)` of one length, and the flat places of their tokens `(B, n)`."""
 KEY_WIDTH = 2
 """Coordinates of the stream that only attention reads: logits have rank 2."""
 
@@ -94,17 +96,30 @@ def mixtures(
 
     `values` `(T, k)` a token, or `(V, k)` with the `rows` `(T,)` of the tokens; `begin` `(k,)`: the begin token.
     """
+    for part in mixed_together(places, values.shape[1], lengths):
+        yield from mixtures_of(places, values, begin, part, rows)
+
+
+def mixed_together(places: Places, width: int, lengths: Tensor) -> Iterator[SequencePart]:
+    """Sequences of one length, a bounded number at a time, whose `mixtures_of` are asked for together."""
     longest = int(lengths.max()) + 1 if places.query is not None else 0
-    for part, at in of_one_length(lengths, max(longest, values.shape[1])):
-        v = values[at if rows is None else rows[at]]
-        if places.query is None:
-            yield _means(places, part, at, v, begin)
-            continue
-        for first, weights in _attention_weights(places, at.shape[1]):
-            # One product per sequence: what comes out for it is the same bits whatever stands beside it.
-            mixed = weights[:, 1:].to(v).expand(len(v), -1, -1).bmm(v) + weights[:, :1].to(v) * begin
-            where = at[:, first : first + mixed.shape[1]] if places.labelling.at_tokens else part[:, None]
-            yield where.reshape(-1), mixed.reshape(-1, mixed.shape[-1])
+    return of_one_length(lengths, max(longest, width))
+
+
+def mixtures_of(
+    places: Places, values: Tensor, begin: Tensor, sequences: SequencePart, rows: Tensor | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The `mixtures` of some sequences of one length."""
+    part, at = sequences
+    v = values[at if rows is None else rows[at]]
+    if places.query is None:
+        yield _means(places, part, at, v, begin)
+        return
+    for first, weights in _attention_weights(places, at.shape[1]):
+        # One product per sequence: what comes out for it is the same bits whatever stands beside it.
+        mixed = weights[:, 1:].to(v).expand(len(v), -1, -1).bmm(v) + weights[:, :1].to(v) * begin
+        where = at[:, first : first + mixed.shape[1]] if places.labelling.at_tokens else part[:, None]
+        yield where.reshape(-1), mixed.reshape(-1, mixed.shape[-1])
 
 
 def _means(places: Places, part: Tensor, at: Tensor, v: Tensor, begin: Tensor) -> tuple[Tensor, Tensor]:

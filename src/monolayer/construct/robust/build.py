@@ -40,7 +40,6 @@ from monolayer.construct.robust.stream import (
 from monolayer.construct.task import Task
 from monolayer.data.distinct import by_cell_and_row
 from monolayer.errors import DataError, PrecisionError
-from monolayer.model.device import one_thread
 from monolayer.model.gates import Gates
 from monolayer.model.layers import embedding, linear
 from monolayer.model.monolayer import Monolayer
@@ -198,8 +197,7 @@ def _contested_points(task: Task, stream: RobustStream, only: Bools | None) -> C
     """
     cell, wanted = cell_of(task), several(task, len(stream.base))
     wanted = (wanted if only is None else wanted & only)[cell]
-    with one_thread():
-        point, feature = context_features(task, stream, _one_each(task) & wanted)
+    point, feature = context_features(task, stream, _one_each(task) & wanted)
     order = by_cell_and_row(cell[point], feature.numpy())
     cells, start = np.unique(cell[point][order], return_index=True)
     feature, number = feature[torch.from_numpy(order)], point[order]

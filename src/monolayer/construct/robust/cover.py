@@ -10,7 +10,7 @@ wide enough (`hull.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,10 +25,10 @@ from torch import Tensor
 from monolayer.arrays import Ints
 from monolayer.construct.robust.halfspaces import ALIGNED, padded, widest
 from monolayer.construct.robust.hull import widest_slabs
-from monolayer.model.device import one_thread
+from monolayer.model.device import one_thread_each
 
-GROUPS_AT_ONCE = 64
-"""Groups of one cell whose slabs are searched for in one batch."""
+GROUPS_AT_ONCE = 16
+"""Groups of one cell whose slabs are searched for in one batch: threads share the groups of a large cell."""
 SINGLES_AT_ONCE = 2
 """Facts of one cell whose slabs a thread finds before progress is told: each takes longer than reading its cell."""
 NUMBERS_PER_BATCH = 1 << 20
@@ -93,14 +93,10 @@ def cover(cells: Cells, enough: float, progress: Callable[[int, int], None] = la
     groups = list(_first_groups(cells))
     done, total = 0, sum(len(group.facts) for group in groups)
     covering: list[FoundSlab] = []
-    threads, stopped = torch.get_num_threads(), Event()
+    stopped = Event()
     # Batches are small, and threads that share one wait for one another at every product. A batch alone on one thread
     # also gives the same bits whatever the number of threads is.
-    with (
-        one_thread(),
-        ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
-        _stopping(pool, stopped),
-    ):
+    with one_thread_each() as pool, _stopping(stopped):
         while groups:
             several = [group for group in groups if len(group.facts) > 1]
             single = [group for group in groups if len(group.facts) == 1]
@@ -120,16 +116,12 @@ def cover(cells: Cells, enough: float, progress: Callable[[int, int], None] = la
 
 
 @contextmanager
-def _stopping(pool: ThreadPoolExecutor, stopped: Event) -> Iterator[None]:
-    """When the block fails or is interrupted, the pool begins no further batch, and `stopped` ends those that run.
-
-    A pool waits for all of its work before it lets an exception through, so Ctrl-C would be heard after the last batch.
-    """
+def _stopping(stopped: Event) -> Iterator[None]:
+    """When the block fails or is interrupted, `stopped` ends the batches that run, which the pool would wait for."""
     try:
         yield
     except BaseException:
         stopped.set()
-        pool.shutdown(wait=False, cancel_futures=True)
         raise
 
 
@@ -199,23 +191,23 @@ def _solve(cells: Cells, enough: float, stopped: Event, part: list[list[Group]])
     check()
     place = [cells.own(groups[0].cell) for groups in part]
     rows, columns = padded(place[0].stop - place[0].start, ALIGNED), padded(len(part[0]))  # the same for all of them
-    index = np.full((len(part), rows), -1)
-    label, wanted = np.full((len(part), rows), -1), np.full((len(part), columns), -2)
+    Z = torch.zeros(len(part), rows, cells.feature.shape[1])
+    label, wanted = (np.full((len(part), size), -1, dtype=np.int64) for size in (rows, columns))
     for i, (groups, own) in enumerate(zip(part, place, strict=True)):
-        index[i, : own.stop - own.start] = np.arange(own.start, own.stop)
+        Z[i, : own.stop - own.start] = cells.feature[own]
         label[i, : own.stop - own.start] = cells.label[own]
         wanted[i, : len(groups)] = [group.label for group in groups]
-    sign = -((label[:, :, None] != wanted[:, None, :]) & (label >= 0)[:, :, None] & (wanted >= 0)[:, None, :]).astype(
-        np.float32
-    )
+    other = label[:, None, :] != wanted[:, :, None]
+    other &= (label >= 0)[:, None, :]
+    other &= (wanted >= 0)[:, :, None]
+    sign = np.negative(other, dtype=np.float32)
     for i, groups in enumerate(part):
         for column, group in enumerate(groups):
-            sign[i, group.facts, column] = 1.0
-    Z = cells.feature[torch.from_numpy(index.clip(0))] * torch.from_numpy(index >= 0)[:, :, None]
-    solved = widest(Z, torch.from_numpy(sign).to(Z), enough, check)
-    normal, low, height = solved.normal, solved.low, solved.height.numpy()
+            sign[i, column, group.facts] = 1.0
+    solved = widest(Z, torch.from_numpy(sign), enough, check)
+    normal, low, height = solved.normal, solved.low[..., 0].tolist(), solved.height.numpy()
     slabs = (
-        Slab(group, normal[i, :, column].clone(), float(low[i, 0, column]), height[i, group.facts, column])
+        Slab(group, normal[i, column].clone(), low[i][column], height[i, column, group.facts])
         for i, groups in enumerate(part)
         for column, group in enumerate(groups)
     )
@@ -249,10 +241,12 @@ def _halves(cells: Cells, cell: int, facts: Ints) -> list[Ints]:
     """Two parts of some facts along their leading direction, at the widest gap of the middle half."""
     points = cells.feature[torch.from_numpy(facts + cells.start[cell])]
     spread = points - points.mean(0)
-    direction = spread[spread.norm(dim=1).argmax()]
-    for _ in range(8):
-        direction = spread.T @ (spread @ direction)
-        direction = direction / direction.norm().clamp_min(1e-30)
+    # Eight steps of the power method, by squaring.
+    power = spread.T @ spread
+    power /= power.diagonal().sum().clamp_min(1e-30)
+    for _ in range(3):
+        power = power @ power
+    direction = power @ spread[spread.norm(dim=1).argmax()]
     place = (spread @ direction).numpy()
     order = np.argsort(place, kind="stable")
     first, last = max(1, len(order) // 4), max(2, len(order) - len(order) // 4)

@@ -22,9 +22,10 @@ from monolayer.arrays import Floats, Ints
 from monolayer.construct.robust.codes import words
 from monolayer.construct.robust.stored import ONES, RobustDraw
 from monolayer.construct.task import Task
+from monolayer.model.device import one_thread_each
 from monolayer.model.gates import RankAttention
 from monolayer.model.layers import embedding
-from monolayer.model.places import StreamWidths, mixtures, read_places, unit
+from monolayer.model.places import SequencePart, StreamWidths, mixed_together, mixtures_of, read_places, unit
 from monolayer.theory.balls import precision
 
 GAIN = 8.0
@@ -107,17 +108,27 @@ def context_features(task: Task, stream: RobustStream, wanted: NDArray[np.bool_]
     vectors, bos = vectors.float(), bos.float()
     feature = torch.empty(int((number >= 0).sum()), layout.place + layout.rank)
     label = np.empty(len(feature), dtype=np.int64)
-    done = 0
-    for at, mixed in mixtures(places, value, begin, torch.from_numpy(data.lengths), rows):
-        chosen = torch.from_numpy(number[at.numpy()] >= 0)
-        at, mixed = at[chosen], mixed[chosen]
-        part = slice(done, done + len(at))
-        feature[part, layout.place :] = unit((vectors[rows[at]] if at_tokens else bos) + mixed)
-        if stream.positions is not None and layout.place:
-            code = stream.positions.weight.detach()[:, layout.token : layout.token + layout.place]
-            feature[part, : layout.place] = code[torch.from_numpy(data.position[at.numpy()])].float()
-        label[part] = number[at.numpy()]
-        done = part.stop
+    code = None
+    if stream.positions is not None and layout.place:
+        code = stream.positions.weight.detach()[:, layout.token : layout.token + layout.place].float()
+
+    def fill(part: SequencePart, done: int) -> None:
+        """The features of some sequences, from row `done` on."""
+        for at, mixed in mixtures_of(places, value, begin, part, rows):
+            chosen = torch.from_numpy(number[at.numpy()] >= 0)
+            at, mixed = at[chosen], mixed[chosen]
+            place = slice(done, done + len(at))
+            feature[place, layout.place :] = unit((vectors[rows[at]] if at_tokens else bos) + mixed)
+            if code is not None:
+                feature[place, : layout.place] = code[torch.from_numpy(data.position[at.numpy()])]
+            label[place] = number[at.numpy()]
+            done = place.stop
+
+    parts = list(mixed_together(places, layout.rank, torch.from_numpy(data.lengths)))
+    answering = (at if at_tokens else sequence for sequence, at in parts)
+    count = [int((number[where.numpy()] >= 0).sum()) for where in answering]
+    with one_thread_each() as pool:
+        list(pool.map(fill, parts, np.cumsum([0, *count[:-1]]).tolist()))
     return label, feature
 
 
