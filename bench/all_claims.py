@@ -55,6 +55,8 @@ RUNS = re.compile(r"^(if __name__|run\(main\))", re.MULTILINE)
 DEVICE = '"--device"'
 """What the source of a script holds that can be run on a device."""
 ALONE = "{} at a time, and by itself where a claim was not met beside others"
+LIMITED = re.compile(r"(.*) \(claim: (.*?)\)(.*)")
+"""What was measured, the limit, and what is said of the machine (`workload.claim`)."""
 USAGE = 2
 """What a script exits with that needs arguments: what it claims is of something that only its caller has."""
 ROWS = 8
@@ -250,7 +252,7 @@ def columns(files: list[Path]) -> str:
     """
     every = [Kept.read(file, "") for file in files]
     lines = [f"- {kept.machine}: {kept.how or 'one script after the other, as they are'}." for kept in every]
-    lines += ["", f"| claim | {' | '.join(kept.machine for kept in every)} |", "|---" * (1 + len(every)) + "|"]
+    lines += ["", f"| claim | limit | {' | '.join(kept.machine for kept in every)} |", "|---" * (2 + len(every)) + "|"]
     for name in sorted({name for kept in every for name in kept.scripts}):
         ends = [kept.scripts.get(name) for kept in every]
         lines.append(_heading(name, [None if end is None else end.words for end in ends]))
@@ -262,12 +264,12 @@ def columns(files: list[Path]) -> str:
             words: row for words, row in claims.items() if all(claim in (None, "holds") for claim in map(_end, row))
         }
         folded = held if len(held) > ROWS else {}
-        lines += [
-            f"| {words} | {' | '.join(map(_cell, row))} |" for words, row in claims.items() if words not in folded
-        ]
+        lines += [_row(words, row) for words, row in claims.items() if words not in folded]
         if folded:
             rest = (sum(row[number] is not None for row in folded.values()) for number in range(len(every)))
-            lines.append(f"| {len(folded)} others | {' | '.join(f'{count} hold' if count else '' for count in rest)} |")
+            lines.append(
+                f"| {len(folded)} others | | {' | '.join(f'{count} hold' if count else '' for count in rest)} |"
+            )
     return "\n".join(lines)
 
 
@@ -275,17 +277,38 @@ def _heading(name: str, options: list[str | None]) -> str:
     """The row above the claims of a script, with the options that it was run with: of each machine, if they differ."""
     given = {words for words in options if words is not None}
     if len(given) == 1:
-        return f"| **`{' '.join(filter(None, [name, *given]))}`** |" + " |" * len(options)
+        return f"| **`{' '.join(filter(None, [name, *given]))}`** |" + " |" * (1 + len(options))
     cells = ["" if words is None else f"`{words}`" if words else "as it is" for words in options]
-    return f"| **`{name}`** | {' | '.join(cells)} |"
+    return f"| **`{name}`** | | {' | '.join(cells)} |"
 
 
 def _end(claim: Claim | None) -> Verdict | None:
     return None if claim is None else claim.verdict
 
 
-def _cell(claim: Claim | None) -> str:
-    return "" if claim is None else f"{claim.measured}: {claim.verdict}".replace("|", "\\|")
+def _row(words: str, row: list[Claim | None]) -> str:
+    """A claim, its limit, and what was measured of it on each machine; the verdict where it does not hold."""
+    parts = [("", "") if claim is None else _measured(claim) for claim in row]
+    limit = next((own for _, own in parts if own), "")
+    cells = [
+        "" if claim is None else _cell(claim.verdict, value, own if own != limit else "", told=bool(own))
+        for claim, (value, own) in zip(row, parts, strict=True)
+    ]
+    return f"| {words} | {limit} | {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _measured(claim: Claim) -> tuple[str, str]:
+    """What was measured, and the limit of the claim; "" where it has none."""
+    found = LIMITED.fullmatch(claim.measured)
+    return (found[1] + found[3], found[2]) if found else (claim.measured, "")
+
+
+def _cell(verdict: Verdict, value: str, limit: str, *, told: bool) -> str:
+    """What was measured; `limit`: if it is another one than beside the claim; `told`: whether there is one at all."""
+    shown = f"{value} ({limit})" if limit else value
+    if verdict == "holds":
+        return shown if told else verdict
+    return f"**{shown}: NO**" if verdict == "NO" else f"{shown}: {verdict}"
 
 
 def main() -> int:

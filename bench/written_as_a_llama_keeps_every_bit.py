@@ -1,12 +1,13 @@
-"""Claim: hosts that are written as a Llama with biases of 0 return the same logits on a processor, bit for bit.
+"""Claim: hosts written as a Llama with biases of 0 return the same logits on a processor, but Phi-3 in float32.
 
     python bench/written_as_a_llama_keeps_every_bit.py
 
 What `attach` writes of a Llama, Qwen2, Mistral, Phi-3 or Seed-OSS computes the same numbers (docs/attach.md, hosts
 under another name); whether it also rounds the same is up to the kernels, so it is measured: in float32 and bfloat16,
 with eager and sdpa attention, all places at once and the last one from a cache, at five widths. Phi-3 stores three
-and two matrices as one. Where these are cut, kernels may sum in another order: at width 48 in float32 they do, which is
-shown and not claimed. So is what a GPU makes of it, if there is one: layers with biases run in other kernels there.
+and two matrices as one. Where these are cut, kernels may sum in another order: in float32 they do at width 48, and on
+some processors at 576, so for Phi-3 in float32 it is shown and not claimed. So is what a GPU makes of it, if there is
+one: layers with biases run in other kernels there.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def main() -> None:
                     hosts.write_host(folder, kind, dtype=dtype, **sizes)
                     name = f"{kind}, width {width}, {str(dtype).removeprefix('torch.')}, places that differ of {of}"
                     count = differing(folder, "cpu")
-                    if width == 48 and kind == "phi3":
+                    if kind == "phi3" and dtype == torch.float32:
                         print(f"not claimed: {name}: {count}")
                     else:
                         claim(name, count, at_most=0)
