@@ -275,11 +275,12 @@ def columns(files: list[Path]) -> str:
 
 def _heading(name: str, options: list[str | None]) -> str:
     """The row above the claims of a script, with the options that it was run with: of each machine, if they differ."""
-    given = {words for words in options if words is not None}
+    given, title = {words for words in options if words is not None}, f"**{name.replace('_', ' ')}**"
     if len(given) == 1:
-        return f"| **`{' '.join(filter(None, [name, *given]))}`** |" + " |" * (1 + len(options))
+        title += "".join(f" `{words}`" for words in given if words)
+        return f"| {title} |" + " |" * (1 + len(options))
     cells = ["" if words is None else f"`{words}`" if words else "as it is" for words in options]
-    return f"| **`{name}`** | | {' | '.join(cells)} |"
+    return f"| {title} | | {' | '.join(cells)} |"
 
 
 def _end(claim: Claim | None) -> Verdict | None:
