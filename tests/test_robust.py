@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from concurrent.futures import CancelledError
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from monolayer.construct.robust.codes import balanced_words, largest_cosine, wor
 from monolayer.construct.robust.cover import Cells, cover
 from monolayer.construct.robust.halfspaces import widest
 from monolayer.construct.robust.hull import widest_slabs
+from monolayer.model import places as robust_places
 from monolayer.model.gates import live_classes
-from monolayer.model.places import unit
+from monolayer.model.places import Places, mixtures, unit
 from tests.datasets import Dataset, datasets
 
 
@@ -130,6 +132,44 @@ def test_what_covers_a_cell_depends_on_its_own_facts_alone(seed: int, count: int
         assert torch.equal(alone.normal, found.normal[torch.from_numpy(mine)])
         assert np.array_equal(alone.centre, found.centre[mine])
         assert np.array_equal(alone.half_width, found.half_width[mine])
+
+
+@pytest.mark.parametrize("at_once", [1, 1 << 22])
+@pytest.mark.parametrize("placed", [False, True])
+@pytest.mark.parametrize(("causal", "per"), [(False, "token"), (False, "sequence"), (True, "token")])
+def test_what_attention_returns_is_the_mean_of_what_a_place_sees(
+    causal: bool, per: Any, placed: bool, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weighted by the softmax of its logits, of which there are none where all places are alike."""
+    monkeypatch.setattr(robust_places, "_WEIGHTS_AT_ONCE", at_once)
+    draw = torch.Generator().manual_seed(0)
+    lengths = [3, 1, 5, 3]
+    values, begin = (torch.randn(*size, 4, generator=draw) for size in ((sum(lengths),), ()))
+    query, key = (torch.randn(6, 2, generator=draw) for _ in range(2))
+    places = Places(query, key, causal, per) if placed else Places(None, None, causal, per)
+    found = {}
+    for where, mixed in mixtures(places, values, begin, torch.tensor(lengths)):
+        found |= dict(zip(where.tolist(), mixed, strict=True))
+    wanted, first = {}, 0
+    for number, length in enumerate(lengths):
+        every = torch.cat([begin[None], values[first : first + length]])
+        for place in range(1, length + 1) if per == "token" else [0]:
+            seen = place + 1 if causal else length + 1
+            logits = key[:seen] @ query[place] if placed else torch.zeros(seen)
+            wanted[first + place - 1 if per == "token" else number] = logits.softmax(0) @ every[:seen]
+        first += length
+    assert set(found) == set(wanted)
+    for answering, mixed in wanted.items():
+        torch.testing.assert_close(found[answering], mixed)
+
+
+def test_a_vector_of_the_stream_is_scaled_by_its_mean_square() -> None:
+    """Up to 2⁻²⁰, which is added to it: in rational numbers, up to the rounding of float32."""
+    for numbers in ((3.0, -4.0), (2.0**-11, 0.0), (0.0, 0.0)):
+        square = sum(Fraction(number) ** 2 for number in numbers) / 2 + Fraction(1, 2**20)
+        scaled = unit(torch.tensor(numbers))
+        for number, one in zip(numbers, scaled.tolist(), strict=True):
+            assert abs(Fraction(one) ** 2 * square - Fraction(number) ** 2) <= Fraction(number) ** 2 / 10**5
 
 
 def test_what_covers_a_large_cell_depends_on_its_own_facts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
