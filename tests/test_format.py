@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +29,7 @@ from safetensors.torch import save as save_tensors
 import monolayer as ml
 from monolayer.checker import format as checker_format
 from monolayer.checker import stored
-from monolayer.data.aside import new_file
+from monolayer.data.aside import new_file, read_regular
 from monolayer.data.folder import WEIGHTS_FILE
 from monolayer.model import save as store
 from monolayer.model import schema
@@ -411,6 +412,23 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     config = json.loads((folder / "config.json").read_text())
     change(config)
     (folder / "config.json").write_bytes(sealed(config))
+
+
+@pytest.mark.parametrize("told", [0, 5, 11, 12])
+def test_a_file_is_read_to_its_end_whatever_size_it_is_said_to_have(
+    told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may grow while it is read, or have no size at all, as what Linux says of processes."""
+    path, fstat = tmp_path / "file", os.fstat
+    path.write_bytes(b"eleven here")
+
+    def status(handle: int) -> os.stat_result:
+        return os.stat_result(
+            [told if place == stat.ST_SIZE else each for place, each in enumerate(fstat(handle)[:10])]
+        )
+
+    monkeypatch.setattr(os, "fstat", status)
+    assert read_regular(path) == b"eleven here"
 
 
 def test_neither_a_fifo_nor_a_device_nor_a_folder_is_read(tmp_path: Path) -> None:
