@@ -20,6 +20,7 @@ def test_every_question_has_a_recorded_answer() -> None:
     assert list(QUESTIONS) == list(RECORDED)
 
 
+@pytest.mark.one_seed
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_it_is_answered_as_recorded(name: str) -> None:
     assert not differences(answer(QUESTIONS[name]), RECORDED[name], WITHIN), OTHERWISE

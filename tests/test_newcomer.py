@@ -174,7 +174,7 @@ def test_the_page_of_a_table_shows_its_keys(said: Said, table: Path) -> None:
 
 def test_a_long_staircase_opens_at_a_window_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """With limits of 20 and 6 in place of 5,000 and 60: the steps in the middle are drawn, and 6 of them fill it."""
-    X = [[one, two] for one in range(9) for two in range(one, 9)]
+    X = [[one, two] for one in range(14) for two in range(one, 14)]
     model = ml.memorize(X, [sum(row) % 2 for row in X])
     steps = model.feed_forward.step_count
     assert steps > 20

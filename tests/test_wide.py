@@ -104,6 +104,7 @@ def test_bits_and_refusals() -> None:
         wide([[0, 1], [1, 0]], [[0, 1], [1, 1]])
 
 
+@pytest.mark.one_seed
 def test_the_page_has_the_rows_that_the_script_prints() -> None:
     tables = script("docs/figures/wide.py")
     said = (ROOT / "docs" / "rate.md").read_text(encoding="utf-8")
