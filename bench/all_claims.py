@@ -295,7 +295,7 @@ def _row(words: str, row: list[Claim | None]) -> str:
         "" if claim is None else _cell(claim.verdict, value, own if own != limit else "", told=bool(own))
         for claim, (value, own) in zip(row, parts, strict=True)
     ]
-    return f"| {words} | {limit} | {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {words} | {limit} | {' | '.join(cells)} |"
 
 
 def _measured(claim: Claim) -> tuple[str, str]:
@@ -306,7 +306,7 @@ def _measured(claim: Claim) -> tuple[str, str]:
 
 def _cell(verdict: Verdict, value: str, limit: str, *, told: bool) -> str:
     """What was measured; `limit`: if it is another one than beside the claim; `told`: whether there is one at all."""
-    shown = f"{value} ({limit})" if limit else value
+    shown = (f"{value} ({limit})" if limit else value).replace("|", "\\|")
     if verdict == "holds":
         return shown if told else verdict
     return f"**{shown}: NO**" if verdict == "NO" else f"{shown}: {verdict}"

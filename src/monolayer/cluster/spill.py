@@ -203,23 +203,26 @@ def _unlink(files: list[Path]) -> None:
     held: list[int] = []
     try:
         for file in files:
-            if not _OPEN.acquire(blocking=False):
-                _close_later(held)
-                _OPEN.acquire()
-            try:
-                handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            except BaseException as error:
-                _OPEN.release()
-                if not isinstance(error, FileNotFoundError):
-                    raise
-                continue
-            held.append(handle)
-            file.unlink(missing_ok=True)
-            # Otherwise it has another name: of a part of the model, or one that a file system hides it under.
-            if os.fstat(handle).st_nlink > 0:
-                _free(held.pop())
+            with suppress(FileNotFoundError):
+                if not _OPEN.acquire(blocking=False):
+                    _close_later(held)
+                    _OPEN.acquire()
+                held.append(_opened(file))
+                file.unlink()
+                # Otherwise it has another name: of a part of the model, or one that a file system hides it under.
+                if os.fstat(held[-1]).st_nlink > 0:
+                    _free(held.pop())
     finally:
         _close_later(held)
+
+
+def _opened(file: Path) -> int:
+    """The descriptor of a file to be deleted, which `_free` closes; without one, the permit for it is given back."""
+    try:
+        return os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except BaseException:
+        _OPEN.release()
+        raise
 
 
 def _close_later(handles: list[int]) -> None:
